@@ -86,6 +86,36 @@ def test_records_come_back_as_they_were_sent(
     assert found[7].headers == [("n", b"7"), ("", b"")]
 
 
+def test_a_consumer_goes_on_with_its_fetch_session(running_broker: KafkaBroker, topic: str) -> None:
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    producer = KafkaProducer(bootstrap_servers=running_broker.address)
+    reader = consumer(running_broker, fetch_max_wait_ms=50)
+
+    def write_and_take(*places: TopicPartition) -> list[tuple[int, bytes]]:
+        for n in range(3):
+            for place in (first, second):
+                producer.send(topic, b"%d" % n, partition=place.partition).get(PATIENCE_MS / 1000)
+        return sorted((each.partition, each.value) for each in taken(reader, 3 * len(places)))
+
+    def session() -> tuple[int, int]:
+        [handler] = reader._fetcher._session_handlers.values()
+        return handler.next_metadata.session_id, handler.next_metadata.epoch
+
+    reader.assign([first, second])
+    assert write_and_take(first, second) == [(index, b"%d" % n) for index in (0, 1) for n in range(3)]
+    session_id, epoch = session()
+    assert (session_id > 0, epoch > 0) == (True, True)
+    reader.assign([first])
+    assert write_and_take(first) == [(0, b"%d" % n) for n in range(3)], "the other one is forgotten"
+    reader.assign([first, second])
+    found = taken(reader, 6)
+    assert [(each.partition, each.offset) for each in found] == [(1, offset) for offset in range(6)], "from its start"
+    assert session()[0] == session_id
+    assert session()[1] > epoch
+    producer.close()
+    reader.close()
+
+
 def test_offsets_of_times_and_of_ends_and_what_is_left_of_deleted_records(
     running_broker: KafkaBroker, admin: KafkaAdminClient, topic: str
 ) -> None:

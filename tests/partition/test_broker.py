@@ -580,15 +580,6 @@ def test_an_unknown_topic_id_is_refused():
     assert fetched(answer).error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_nobody_goes_on_with_a_fetch_session():
-    rig = OneBroker()
-    rig.create("t")
-    client = rig.client()
-    assert client.ask(fetch("t", 0, session_id=0, session_epoch=0), 12).session_id == 0
-    answer = client.ask(fetch("t", 0, session_id=7, session_epoch=3), 12)
-    assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-
-
 # -------------------------------------------------------------------------------------------------- the controller
 
 

@@ -63,6 +63,7 @@ from zab.partition.requests.audit import ADMINISTRATIVE, record_of
 from zab.partition.requests.configs import BrokerChanges, ConfigRequests
 from zab.partition.requests.dispatch import AuditedBy, Dispatch, Handler
 from zab.partition.requests.fetch import FetchRequests
+from zab.partition.requests.fetch_sessions import FetchSessions
 from zab.partition.requests.follower_connection import FollowerConnection
 from zab.partition.requests.login import LoginRequests
 from zab.partition.requests.metadata import MetadataRequests
@@ -136,6 +137,7 @@ class Broker:
         self._cleaning = Cleaning(config.cleaner, self.replicas, self._touch, is_read, free_bytes, now)
         rules = config.access.rules
         authorizer = None if rules is None else Authorizer(rules, lambda: controller.access_lists)
+        self._fetch_sessions = FetchSessions(config.requests.fetch_session_slots, rng, lambda: self._now)
         handlers = self._handlers(free_bytes, authorizer)
         audits: dict[int, AuditedBy] = dict.fromkeys(ADMINISTRATIVE, self._audit_answer)
         guards = guards_of(lambda: self.image)
@@ -172,6 +174,7 @@ class Broker:
             *(self.replicas, lambda: self.image, self._wait, requests.fetch_bytes_max),
             lambda: self._now,
             self._touch,
+            self._fetch_sessions,
         )
         offsets = OffsetRequests(self.replicas, self._search, self._wait, self._touch)
         placement = PlacementRequests(self._asking, self.replicas, broker.log_directory, free_bytes)
@@ -214,6 +217,7 @@ class Broker:
             proposals=self._proposals,
             fetchers=self._fetchers,
             clients=self._clients,
+            fetch_sessions=self._fetch_sessions,
             logins=self._logins,
             coordinators=self._coordinators,
             cleaning=self._cleaning,

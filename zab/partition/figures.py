@@ -33,6 +33,7 @@ from zab.partition.proposals import Proposals
 from zab.partition.replica.fetcher import Fetchers
 from zab.partition.replica.replica import Replica
 from zab.partition.requests.fetch import Fetching
+from zab.partition.requests.fetch_sessions import FetchSessions
 from zab.partition.requests.login import LoginRequests
 from zab.partition.requests.offsets import Deleting
 from zab.partition.requests.produce import Produced
@@ -50,6 +51,7 @@ CONTROLLER: Final = "kafka_controller_kafkacontroller"
 ELECTIONS: Final = "kafka_controller_controllerstats"
 REQUESTS: Final = "kafka_network_requestmetrics"
 GROUPS: Final = "kafka_coordinator_group_groupmetadatamanager"
+FETCH_SESSIONS: Final = f"{SERVER}_fetchsessioncache"
 OPERATIONS: Final = {"Produce": Produced, "Fetch": Fetching, "DeleteRecords": Deleting}
 """What waits, by Kafka's names."""
 CONSUMER_STATES: Final = (EMPTY, ASSIGNING, RECONCILING, STABLE)
@@ -98,6 +100,7 @@ class BrokerView:
     proposals: Proposals
     fetchers: Fetchers
     clients: Clients
+    fetch_sessions: FetchSessions
     logins: LoginRequests
     coordinators: Coordinators
     cleaning: Cleaning
@@ -224,6 +227,10 @@ def _of_requests(view: BrokerView) -> Iterator[Figure]:
     for name, kind in OPERATIONS.items():
         yield _gauge(f"{PURGATORY}_purgatorysize", waiting.counts[kind], delayedOperation=name)
         yield _counter(f"{PURGATORY}_expires", waiting.expired_counts[kind], delayedOperation=name)
+    sessions = view.fetch_sessions
+    yield _gauge(f"{FETCH_SESSIONS}_numincrementalfetchsessions", len(sessions))
+    yield _gauge(f"{FETCH_SESSIONS}_numincrementalfetchpartitionscached", sessions.partition_count)
+    yield _counter(f"{FETCH_SESSIONS}_incrementalfetchsessionevictions", sessions.evicted_count)
 
 
 def _of_controller(view: BrokerView) -> Iterator[Figure]:

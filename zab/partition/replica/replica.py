@@ -67,7 +67,7 @@ class Reader:
     now: int
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Read:
     """What a read is answered with."""
 
@@ -268,13 +268,11 @@ class Replica:
         `max_bytes` 0 no data is looked for. Raises ReplicaError, LogError, OSError."""
         self.leading(current_leader_epoch)
         log = self.log
-        marks = Read(
-            high_watermark=log.high_watermark, last_stable_offset=log.last_stable_offset, log_start=log.log_start
-        )
+        marks = log.high_watermark, log.last_stable_offset, log.log_start
         if last_fetched_epoch != UNKNOWN_EPOCH:
             diverging = self._diverging(offset, last_fetched_epoch)
             if diverging is not None:
-                return attrs.evolve(marks, diverging=diverging)
+                return Read(*marks, diverging=diverging)
         if not log.log_start <= offset <= log.log_end:
             text = f"{offset} is not in {log.log_start} to {log.log_end}"
             raise ReplicaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
@@ -283,7 +281,12 @@ class Replica:
         found = log.slice(offset, bound, max_bytes) if max_bytes > 0 and offset < bound else None
         data = None if found is None else FileSlice(found.path, found.position, found.length)
         aborted = log.aborted_in(offset, found, bound) if is_committed and found is not None else []
-        return attrs.evolve(marks, data=data, aborted=aborted if is_committed else None)
+        return Read(*marks, data=data, aborted=aborted if is_committed else None)
+
+    def marks(self) -> tuple[object, ...]:
+        """What `read` finds depends on nothing else of this replica, where it finds no records."""
+        log = self.log
+        return self.leader, log.high_watermark, log.last_stable_offset, log.log_start, log.log_end
 
     def read_for(
         self, reader: Reader, offset: int, max_bytes: int, *, current_leader_epoch: int, last_fetched_epoch: int

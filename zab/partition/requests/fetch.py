@@ -12,16 +12,18 @@ The answer has no bytes of records: they go from the files to the socket (`FileS
 Followers fetch as consumers do, up to the end of the log; that says what they have. Only brokers may: they come over a
 link, and name themselves. Whoever does so as a client is refused. A consumer needs Read on each topic.
 
-Fetch sessions (KIP-227) are not kept: each answer says so (session id 0), and clients then send whole requests.
+Not here: which partitions a request is about, and which of them its answer has (`fetch_sessions`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from typing import Final
 
 import attrs
 
+from zab.kafka.declare import default_of
 from zab.kafka.errors import ErrorCode
 from zab.kafka.fetch_response_path import fetch_response_pieces
 from zab.kafka.messages.fetch import (
@@ -32,16 +34,25 @@ from zab.kafka.messages.fetch import (
     FetchPartitionData,
     FetchRequest,
     FetchResponse,
-    FetchTopic,
     ReplicaState,
 )
 from zab.kafka.messages.produce import LeaderIdAndEpoch
-from zab.kafka.primitives import ZERO_UUID
+from zab.kafka.primitives import Uuid
 from zab.partition.access.acls import Operation, ResourceType
 from zab.partition.image.cluster_image import ClusterImage
 from zab.partition.log.errors import LogError
 from zab.partition.replica.replica import Isolation, Read, Reader, Replica, ReplicaError
 from zab.partition.requests.connection import Piece
+from zab.partition.requests.fetch_sessions import (
+    NO_SESSION,
+    Asked,
+    FetchContext,
+    FetchSessionError,
+    FetchSessions,
+    Found,
+    Idle,
+    Wanted,
+)
 from zab.partition.requests.replicas import Replicas
 from zab.partition.requests.request import Request
 from zab.wire.file_slice import FileSlice
@@ -50,22 +61,10 @@ IDS_SINCE: Final = 13
 """The version from which on topics are named by their ids."""
 LEADERS_SINCE: Final = 12
 """The version from which on an answer says who leads a partition instead."""
-PARTITIONS_MAX: Final = 10_000
-"""How many partitions a request may ask for: it is looked at whole whenever something happens to one of them."""
-NO_SESSION: Final = 0
-_WHOLE: Final = (0, -1)
-"""The session epochs of requests that name all their partitions: it begins a session, or has none."""
 _UNKNOWN: Final = -1
+_NOT_DIVERGING: Final[EpochEndOffset] = default_of(FetchPartitionData, "diverging_epoch")
+"""The very object that is written fast (`zab.kafka.fetch_response_path`)."""
 _MOVED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-
-
-@attrs.define(eq=False)
-class Asked:
-    """One partition of a request, found or not."""
-
-    asked: FetchPartition
-    replica: Replica | None
-    error: ReplicaError | None
 
 
 @attrs.define(eq=False)
@@ -73,7 +72,8 @@ class Fetching:
     """A request, and what it asks for; an operation of the purgatory."""
 
     request: Request
-    topics: list[tuple[FetchTopic, list[Asked]]]
+    context: FetchContext
+    asked: list[Asked]
     isolation: Isolation
     bytes_max: int
     follower: ReplicaState | None
@@ -82,33 +82,44 @@ class Fetching:
     touched: Callable[[Replica], None]
     _is_noted: bool = False
     """Whether the leaders know where the follower is."""
-    _answers: list[FetchableTopicResponse] = attrs.Factory(list)
-    _slices: list[FileSlice | None] = attrs.Factory(list)
-    """What the last look found; a slice, or none, for each partition."""
+    _found: list[Found] = attrs.Factory(list)
+    """What the last look found of each partition."""
 
     def keys(self) -> list[tuple[str, int]]:
         """What it waits for."""
-        return [each.replica.key for _, asked in self.topics for each in asked if each.replica is not None]
+        return [each.replica.key for each in self.asked if each.replica is not None]
 
     def try_complete(self) -> bool:
         """Look what there is. True: it is enough to answer with."""
         body: FetchRequest = self.request.body
         left, gathered, is_urgent = self.bytes_max, 0, False
-        self._answers, self._slices = [], []
-        for topic, partitions in self.topics:
-            datas = []
-            for each in partitions:
-                data, found = self._read(each, left, has_data=gathered > 0)
-                size = 0 if found is None else found.length
-                left, gathered = left - size, gathered + size
-                is_urgent = is_urgent or self._is_urgent(each, data)
-                datas.append(data)
-                self._slices.append(found)
-            self._answers.append(
-                FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=tuple(datas))
-            )
+        self._found = []
+        for each in self.asked:
+            idle = self._still_idle(each)
+            if idle is not None:
+                self._found.append((each, idle, None))
+                continue
+            data, records = self._read(each, left, has_data=gathered > 0)
+            if records is not None:
+                left, gathered = left - records.length, gathered + records.length
+            is_urgent = is_urgent or self._is_urgent(each, data)
+            self._found.append((each, data, records))
         self._is_noted = True
-        return is_urgent or gathered >= body.min_bytes or not self._slices
+        return is_urgent or gathered >= body.min_bytes or not self._found
+
+    def _still_idle(self, each: Asked) -> FetchPartitionData | None:
+        """What the last look at a partition found, if that was nothing and everything is as it was."""
+        idle, replica = each.wanted.idle, each.replica
+        if idle is None or replica is None or each.error is not None:
+            return None
+        return idle.data if idle.state == (each.wanted.asked, self.isolation, replica, *replica.marks()) else None
+
+    def _note_idle(self, each: Asked, replica: Replica, data: FetchPartitionData) -> None:
+        """Nothing was found in a partition: what there is to read is at its end, and will be if nothing changes."""
+        wanted, is_committed = each.wanted, self.isolation is Isolation.READ_COMMITTED
+        end = data.last_stable_offset if is_committed else data.high_watermark
+        if self.follower is None and wanted.asked.fetch_offset >= end and data.diverging_epoch.epoch == _UNKNOWN:
+            wanted.idle = Idle((wanted.asked, self.isolation, replica, *replica.marks()), data)
 
     def _is_urgent(self, each: Asked, data: FetchPartitionData) -> bool:
         """Whether a reader has to know this at once."""
@@ -121,7 +132,7 @@ class Fetching:
 
     def _read(self, each: Asked, left: int, *, has_data: bool) -> tuple[FetchPartitionData, FileSlice | None]:
         """What one partition gives, of `left` bytes that the request has left."""
-        asked, replica = each.asked, each.replica
+        asked, replica = each.wanted.asked, each.replica
         try:
             if each.error is not None:
                 raise each.error
@@ -133,7 +144,9 @@ class Fetching:
         found = read.data
         if found is not None and has_data and found.length > bytes_max:
             found = None
-        return _answer(asked.partition, read), found
+        data = _answer(asked.partition, read)
+        self._note_idle(each, replica, data)
+        return data, found
 
     def _look(self, replica: Replica, asked: FetchPartition, bytes_max: int) -> Read:
         follower = self.follower
@@ -165,7 +178,7 @@ class Fetching:
         if self.request.version >= LEADERS_SINCE and error.error in _MOVED and state is not None:
             leader = LeaderIdAndEpoch(leader_id=state.leader, leader_epoch=state.leader_epoch)
         return FetchPartitionData(
-            partition_index=each.asked.partition,
+            partition_index=each.wanted.asked.partition,
             error_code=error.error,
             high_watermark=_UNKNOWN,
             current_leader=leader,
@@ -177,43 +190,51 @@ class Fetching:
         """Answer with what the last look found."""
         if self.follower is not None:
             self._note_marks(self.follower.replica_id)
+        selected = self.context.select(self._found)
+        self._count(selected.found)
         header = self.request.header
-        response = FetchResponse(session_id=NO_SESSION, responses=tuple(self._answers))
-        sizes = [0 if each is None else each.length for each in self._slices]
-        self._count(sizes)
+        response = FetchResponse(
+            error_code=selected.error, session_id=selected.session_id, responses=_by_topic(selected.found)
+        )
+        sizes = [0 if records is None else records.length for _, _, records in selected.found]
         heads = fetch_response_pieces(header.correlation_id, header.api_version, response, sizes)
-        pieces: list[Piece] = []
-        for head, found in zip(heads, [*self._slices, None], strict=True):
+        pieces: list[Piece] = [heads[0]]
+        for (_, _, records), head in zip(selected.found, heads[1:], strict=True):
+            if records is not None:
+                pieces.append(records)
             pieces.append(head)
-            if found is not None:
-                pieces.append(found)
         self.request.answer_with(pieces)
 
-    def _count(self, sizes: Sequence[int]) -> None:
+    def _count(self, found: Sequence[Found]) -> None:
         """Note what the answer has of each partition."""
         meters = self.request.meters
         if self.follower is not None:
-            meters.replication_bytes_out += sum(sizes)
+            meters.replication_bytes_out += sum(0 if records is None else records.length for _, _, records in found)
             return
-        left = iter(sizes)
-        for (topic, asked), answer in zip(self.topics, self._answers, strict=True):
-            for each, data in zip(asked, answer.partitions, strict=True):
-                size_bytes = next(left)
-                name = topic.topic if each.replica is None else each.replica.topic
-                if data.error_code:
-                    meters.fetch_failed(name, is_here=each.replica is not None)
-                else:
-                    meters.fetched(name, size_bytes)
+        for asked, data, records in found:
+            name = asked.wanted.topic if asked.replica is None else asked.replica.topic
+            if data.error_code:
+                meters.fetch_failed(name, is_here=asked.replica is not None)
+            else:
+                meters.fetched(name, 0 if records is None else records.length)
 
     def _note_marks(self, broker_id: int) -> None:
-        for (_, asked), answer in zip(self.topics, self._answers, strict=True):
-            for each, data in zip(asked, answer.partitions, strict=True):
-                if each.replica is not None and each.replica.leader is not None and not data.error_code:
-                    each.replica.leader.told_mark(broker_id, data.high_watermark)
+        for asked, data, _ in self._found:
+            if asked.replica is not None and asked.replica.leader is not None and not data.error_code:
+                asked.replica.leader.told_mark(broker_id, data.high_watermark)
+
+
+def _by_topic(found: Iterable[Found]) -> tuple[FetchableTopicResponse, ...]:
+    """The partitions of an answer, in their order."""
+    topics = groupby(found, lambda each: (each[0].wanted.topic, each[0].wanted.topic_id))
+    return tuple(
+        FetchableTopicResponse(topic=topic, topic_id=topic_id, partitions=tuple(data for _, data, _ in partitions))
+        for (topic, topic_id), partitions in topics
+    )
 
 
 def _answer(index: int, read: Read) -> FetchPartitionData:
-    diverging = EpochEndOffset()
+    diverging = _NOT_DIVERGING
     if read.diverging is not None:
         epoch, end_offset = read.diverging
         diverging = EpochEndOffset(epoch=epoch, end_offset=end_offset)
@@ -253,6 +274,7 @@ class FetchRequests:
         bytes_max: int,
         now: Callable[[], int],
         touched: Callable[[Replica], None],
+        sessions: FetchSessions,
     ) -> None:
         """`wait` is given a request and how long it waits at most, in ms. `bytes_max`: `fetch.max.bytes`. `now`:
         monotonic ms. `touched` is given a replica of which a follower has said where it is."""
@@ -262,41 +284,56 @@ class FetchRequests:
         self._bytes_max = bytes_max
         self._now = now
         self._touched = touched
+        self._sessions = sessions
 
     def fetch(self, request: Request) -> None:
         """Handle Fetch."""
         body: FetchRequest = request.body
-        error = ErrorCode.NONE
-        count = sum(len(topic.partitions) for topic in body.topics)
-        if body.session_epoch not in _WHOLE:
-            error = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        elif body.isolation_level not in tuple(Isolation) or count > PARTITIONS_MAX:
-            error = ErrorCode.INVALID_REQUEST
         follower = follower_in(body)
-        if follower is not None and not request.is_of_broker(follower.replica_id):
-            error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        if error is not ErrorCode.NONE:
-            response = FetchResponse(error_code=error, session_id=NO_SESSION, responses=())
+        try:
+            if follower is not None and not request.is_of_broker(follower.replica_id):
+                raise FetchSessionError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            if body.isolation_level not in tuple(Isolation):
+                raise FetchSessionError(ErrorCode.INVALID_REQUEST)
+            context = self._sessions.context_of(
+                body, uses_ids=request.version >= IDS_SINCE, is_follower=follower is not None
+            )
+        except FetchSessionError as error:
+            response = FetchResponse(error_code=error.error, session_id=NO_SESSION, responses=())
             request.answer_with([*fetch_response_pieces(request.header.correlation_id, request.version, response, ())])
             return
-        topics = [(topic, [self._asked(request, topic, each) for each in topic.partitions]) for topic in body.topics]
+        asked = self._asked(request, context.partitions())
         bytes_max = min(body.max_bytes, self._bytes_max)
         fetching = Fetching(
-            *(request, topics, Isolation(body.isolation_level), bytes_max, follower, self._now, self._touched)
+            *(request, context, asked, Isolation(body.isolation_level), bytes_max, follower, self._now, self._touched)
         )
         self._wait(fetching, body.max_wait_ms)
 
-    def _asked(self, request: Request, topic: FetchTopic, asked: FetchPartition) -> Asked:
-        name, has_id = topic.topic, request.version >= IDS_SINCE
-        try:
-            if has_id:
-                found = self._image().topic_of(topic.topic_id)
-                if found is None:
-                    raise ReplicaError(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
-                name = found.name
-            if not request.may(Operation.READ, ResourceType.TOPIC, name):
-                raise ReplicaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"it may not read {name}")
-            topic_id = topic.topic_id if has_id else ZERO_UUID
-            return Asked(asked, self._replicas.asked(name, asked.partition, topic_id), None)
-        except ReplicaError as error:
-            return Asked(asked, self._replicas.get(name, asked.partition), error)
+    def _asked(self, request: Request, partitions: Iterable[Wanted]) -> list[Asked]:
+        found: list[Asked] = []
+        topics: dict[str | Uuid, tuple[str, ReplicaError | None]] = {}
+        has_ids = request.version >= IDS_SINCE
+        for each in partitions:
+            known = each.topic_id if has_ids else each.topic
+            topic = topics.get(known)
+            if topic is None:
+                topic = topics[known] = self._topic(request, known)
+            (name, error), index = topic, each.asked.partition
+            try:
+                if error is not None:
+                    raise error
+                found.append(Asked(each, self._replicas.asked(name, index, each.topic_id), None))
+            except ReplicaError as refused:
+                found.append(Asked(each, self._replicas.get(name, index), refused))
+        return found
+
+    def _topic(self, request: Request, known: str | Uuid) -> tuple[str, ReplicaError | None]:
+        """The name of a topic that is known by its name or its id, and why it is not to be read."""
+        if isinstance(known, bytes):
+            topic = self._image().topic_of(known)
+            if topic is None:
+                return "", ReplicaError(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
+            known = topic.name
+        if request.may(Operation.READ, ResourceType.TOPIC, known):
+            return known, None
+        return known, ReplicaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"it may not read {known}")

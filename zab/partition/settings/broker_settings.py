@@ -14,6 +14,7 @@ from zab.configuration.fields import (
     BOOLEAN,
     BYTES,
     COUNT,
+    COUNT_OR_0,
     INT_MAX,
     LONG_MAX,
     fraction,
@@ -193,6 +194,10 @@ class RequestSettings:
     )
     fetch_bytes_max: int = setting(
         "fetch.max.bytes", 55 << 20, integer(1024, INT_MAX), "bytes", "The most that one fetch gets."
+    )
+    fetch_session_slots: int = setting(
+        *("max.incremental.fetch.session.cache.slots", 1000, COUNT_OR_0, "sessions"),
+        "How many consumers have a fetch session; the others name all their partitions each time.",
     )
 
 
