@@ -56,15 +56,16 @@ def test_kafkajs(ours: str, theirs: str) -> None:
     assert lines_of(command, ours, environment) == expected
 
 
-def test_franz_go(ours: str, theirs: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("client", ["franz", "sarama"])
+def test_go(ours: str, theirs: str, tmp_path: Path, client: str) -> None:
     go = shutil.which("go")
     if go is None:
         pytest.skip("go is not there")
-    program = tmp_path / "franz"
+    program = tmp_path / client
     environment = {**os.environ, "GOPATH": str(cache() / "go"), "GOFLAGS": "-modcacherw"}
     built = subprocess.run(
         [go, "build", "-o", str(program), "."],
-        cwd=PROGRAMS / "franz",
+        cwd=PROGRAMS / client,
         capture_output=True,
         text=True,
         timeout=RUN_SECONDS,

@@ -177,7 +177,11 @@ def test_a_group_is_described_listed_and_deleted(rig):
     answer = client.ask(OffsetDeleteRequest(group_id="g", topics=(asked,)), 0)
     assert (answer.error_code, answer.topics[0].partitions[0].error_code) == (0, 0)
     assert committed(client) == [(-1, "")]
-    assert [each.error_code for each in client.ask(DeleteGroupsRequest(groups_names=("g",)), 2).results] == [0]
+    delete = DeleteGroupsRequest(groups_names=("g",))
+    gone = [each.error_code for each in client.ask(delete, 2).results]
+    assert gone == [ErrorCode.GROUP_ID_NOT_FOUND], "it goes with its last offset"
+    assert commit_error(client.ask(commit(1), 7)) == 0
+    assert [each.error_code for each in client.ask(delete, 2).results] == [0]
     assert client.ask(ListGroupsRequest(), 5).groups == ()
 
 

@@ -307,6 +307,27 @@ def test_offsets_of_topics_in_use_are_not_deleted() -> None:
     assert bench.offset() == -1
 
 
+def test_an_empty_group_goes_with_its_last_offset() -> None:
+    bench = Bench()
+    (first,) = bench.stable()
+    bench.commit(offsets=offsets_to_commit(1) + offsets_to_commit(2, "u"), member_id=first.member_id, generation=1)
+    bench.ask(a_leave(first.member_id))
+    assert delete(bench, "t").partitions == (PartitionError("t", 0),)
+    assert (bench.offset("u"), bench.group().protocol_type) == (2, "consumer")
+    assert delete(bench, "u").partitions == (PartitionError("u", 0),)
+    assert not bench.has_group()
+    assert same_after_load(bench)
+    assert delete(bench, "u").error is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_an_empty_group_stays_while_others_delete_what_it_does_not_have() -> None:
+    bench = Bench()
+    (first,) = bench.stable()
+    bench.ask(a_leave(first.member_id))
+    assert delete(bench, "t").partitions == (PartitionError("t", 0),)
+    assert bench.has_group()
+
+
 def test_where_subscriptions_cannot_be_read_every_topic_may_be_in_use() -> None:
     bench = Bench()
     consumers(bench, (Protocol("range", b"?"),))
@@ -351,6 +372,17 @@ def test_offsets_of_deleted_topics_go_in_all_groups() -> None:
     assert (bench.offset(), bench.offset("u")) == (-1, 2)
     assert [bench.offset(group_id=each) for each in "hk"] == [-1, -1]
     assert not bench.has_group("h")
+    assert same_after_load(bench)
+
+
+def test_an_empty_group_goes_with_the_last_of_its_topics() -> None:
+    bench = Bench()
+    (first,) = bench.stable()
+    bench.commit(1, member_id=first.member_id, generation=1)
+    bench.ask(a_leave(first.member_id))
+    bench.coordinator.on_topics_deleted(["t"])
+    bench._drain()
+    assert not bench.has_group()
     assert same_after_load(bench)
 
 

@@ -1,8 +1,12 @@
-"""DeleteGroups, OffsetDelete, and the deletion of topics: answered once the tombstones are committed."""
+"""DeleteGroups, OffsetDelete, and the deletion of topics: answered once the tombstones are committed.
+
+A group without members goes with its last offset, however that one is deleted; a group of KIP-848 stays until it
+expires.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 
 from zab.kafka.consumer_protocol import PROTOCOL_TYPE
@@ -11,7 +15,7 @@ from zab.partition.coordinator.effects import Token
 from zab.partition.groups.append_errors import error_of_commit
 from zab.partition.groups.context import Context
 from zab.partition.groups.group import Group, GroupState
-from zab.partition.groups.requests import OffsetDelete
+from zab.partition.groups.requests import OffsetDelete, TopicPartition
 from zab.partition.groups.results import DeleteResult, OffsetDeleteResult, PartitionError
 from zab.partition.groups.tombstones import remove
 
@@ -67,7 +71,13 @@ def delete_offsets(context: Context, group: Group | None, token: Token, request:
         context.answer(token, OffsetDeleteResult(partitions=tuple(partitions)))
 
     chosen = [each for each, own in errors.items() if own is ErrorCode.NONE and each in known]
-    remove(context, group, chosen, with_group=False, answer=answer)
+    remove(context, group, chosen, with_group=_goes_with(group, chosen), answer=answer)
+
+
+def _goes_with(group: Group, chosen: Collection[TopicPartition]) -> bool:
+    """Whether nothing is left of the group without these offsets."""
+    is_unused = group.consumer is None and group.has_no_members and not group.pending
+    return is_unused and 0 < len(chosen) == len(group.offsets.partitions())
 
 
 def _nobody_waits(_: ErrorCode) -> None:
@@ -81,4 +91,4 @@ def on_topics_deleted(context: Context, topics: Iterable[str]) -> None:
         for group in list(partition.groups.values()):
             chosen = [each for each in group.offsets.partitions() if each[0] in gone]
             if chosen:
-                remove(context, group, chosen, with_group=False, answer=_nobody_waits)
+                remove(context, group, chosen, with_group=_goes_with(group, chosen), answer=_nobody_waits)
