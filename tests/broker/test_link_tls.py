@@ -51,8 +51,7 @@ def link_port(broker: KafkaBroker) -> int:
 
 
 def in_sync(broker: KafkaBroker, topic: str) -> set[int]:
-    found = AdminClient({"bootstrap.servers": broker.address}).list_topics(topic, PATIENCE_SECONDS).topics[topic]
-    return {broker_id for each in found.partitions.values() for broker_id in each.isrs}
+    return {broker_id for partition in broker.partitions(topic) for broker_id in partition.isr_nodes}
 
 
 def refused(brokers: list[KafkaBroker]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -40,9 +41,12 @@ class Cluster:
         self.until(topic, lambda _, isr: isr == {1, 2, 3})
 
     def state(self, topic: str) -> tuple[int, set[int]]:
-        """The leader of its one partition, and who is in sync."""
-        found = self.admin.list_topics(topic, PATIENCE_SECONDS).topics[topic].partitions.get(0)
-        return (-1, set()) if found is None else (found.leader, set(found.isrs))
+        """The leader of its one partition, and who is in sync, as the first broker says that can be asked."""
+        for broker in self.by_id.values():
+            with contextlib.suppress(OSError):
+                for partition in broker.partitions(topic):
+                    return partition.leader_id, set(partition.isr_nodes)
+        return -1, set()
 
     def until(self, topic: str, is_so: Callable[[int, set[int]], bool]) -> int:
         """Wait until leader and in-sync set are so; the leader."""

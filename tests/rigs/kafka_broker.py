@@ -12,10 +12,11 @@ import contextlib
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.rigs.processes import GuardedProcess, ended
 from tests.rigs.zab_server import zab_servers
-from zab.cli.servers.local_broker import LocalBroker
+from zab.cli.servers.local_broker import LocalBroker, asked_metadata
 from zab.host.files.secret_file import make_secret_file
 from zab.testing.kit.ports import HOST, free_ports
 
@@ -76,6 +77,11 @@ class KafkaBroker(GuardedProcess):
     def address_of(self, listener: str) -> str:
         """Where clients of a further listener connect."""
         return f"{HOST}:{self._ports[listener]}"
+
+    def partitions(self, topic: str) -> list[Any]:
+        """What it says itself of the partitions of a topic; a client asks whichever broker it likes. Raises OSError."""
+        answer = asked_metadata(HOST, self._local.port, topics=None)
+        return [each for one in answer.topics if one.name == topic for each in one.partitions]
 
     def serve(self) -> None:
         """Start it, and wait until clients are told about it."""

@@ -52,7 +52,11 @@ QUICK: Final = {
     "topic.metadata.refresh.interval.ms": 1000,
     "socket.timeout.ms": 3000,
     "socket.connection.setup.timeout.ms": 1000,
+    "connections.max.idle.ms": 10_000,
 }
+"""Idle connections are closed, since librdkafka waits for a group's coordinator at a handle that it has given up when
+that broker was not in the metadata for a moment. It looks again when any connection changes its state."""
+
 UNDER_WAY_MAX: Final = 50
 ENDLESS_SECONDS: Final = 60.0
 
