@@ -88,7 +88,7 @@ def test_records_come_back_as_they_were_sent(
         ]
         assert found[7].headers == (("n", b"7"), ("", b""))
 
-    asyncio.run(main())
+    asyncio.run(asyncio.wait_for(main(), 3 * PATIENCE_SECONDS))
 
 
 def test_offsets_of_times_and_of_ends_and_what_is_left_of_deleted_records(running_broker: KafkaBroker) -> None:
@@ -110,7 +110,7 @@ def test_offsets_of_times_and_of_ends_and_what_is_left_of_deleted_records(runnin
             reader.seek(where, 2)
             assert [each.offset for each in await taken(reader, 4)] == [6, 7, 8, 9], "its position is reset"
 
-    asyncio.run(main())
+    asyncio.run(asyncio.wait_for(main(), 3 * PATIENCE_SECONDS))
 
 
 def test_the_members_of_a_group_share_its_partitions_and_go_on_where_it_was(running_broker: KafkaBroker) -> None:
@@ -136,4 +136,4 @@ def test_the_members_of_a_group_share_its_partitions_and_go_on_where_it_was(runn
         async with consumer(running_broker, **options) as reader:
             assert [await reader.committed(TopicPartition(topic, n)) for n in (0, 1)] == [12, 12]
 
-    asyncio.run(main())
+    asyncio.run(asyncio.wait_for(main(), 3 * PATIENCE_SECONDS))

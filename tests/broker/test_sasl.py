@@ -140,7 +140,7 @@ def test_a_wrong_password_and_an_unknown_user_are_refused_alike(
             await producer.stop()
 
     with pytest.raises(AioKafkaError):
-        run_asyncio(start())
+        run_asyncio(asyncio.wait_for(start(), PATIENCE_SECONDS))
     told: list[str] = []
     client = AdminClient(
         {**secured.librdkafka(mechanism, name, password), "error_cb": lambda error: told.append(error.str())}

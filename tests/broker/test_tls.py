@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import shutil
 import socket
@@ -102,7 +103,7 @@ def test_clients_with_certificates_produce_and_consume(secured: Secured, broker:
         async with AIOKafkaProducer(**options) as one:
             await one.send_and_wait(topic, b"aiokafka")
 
-    run_asyncio(once_more())
+    run_asyncio(asyncio.wait_for(once_more(), PATIENCE_SECONDS))
     librdkafka = secured.librdkafka(address, shows=secured.alice)
     last = Producer(librdkafka)
     last.produce(topic, b"librdkafka")

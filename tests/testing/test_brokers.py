@@ -73,7 +73,8 @@ def test_a_consumer_of_kafka_python_reads_what_its_producer_wrote() -> None:
         producer = KafkaProducer(bootstrap_servers=b.bootstrap_servers)
         assert [producer.send("a", b"%d" % number).get(PATIENCE_SECONDS).offset for number in range(3)] == [0, 1, 2]
         producer.close()
-        consumer = KafkaConsumer("a", bootstrap_servers=b.bootstrap_servers, auto_offset_reset="earliest", group_id="g")
+        options = {"auto_offset_reset": "earliest", "group_id": "g", "consumer_timeout_ms": 1000 * PATIENCE_SECONDS}
+        consumer = KafkaConsumer("a", bootstrap_servers=b.bootstrap_servers, **options)
         assert [next(consumer).value for _ in range(3)] == [b"0", b"1", b"2"]
         consumer.close()
 
@@ -88,7 +89,7 @@ def test_aiokafka_shares_its_loop_with_the_test() -> None:
             async with reading as consumer:
                 return [(await consumer.getone()).value]
 
-    assert asyncio.run(main()) == [b"1"]
+    assert asyncio.run(asyncio.wait_for(main(), PATIENCE_SECONDS)) == [b"1"]
 
 
 def test_a_trio_program_has_them_too() -> None:
