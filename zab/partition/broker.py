@@ -59,6 +59,7 @@ from zab.partition.replica.record_search import Found, RecordSearch
 from zab.partition.replica.replica import Replica
 from zab.partition.requests.acls import AclRequests
 from zab.partition.requests.asking_controller import AskingController
+from zab.partition.requests.asking_coordinators import AskingCoordinators
 from zab.partition.requests.audit import ADMINISTRATIVE, record_of
 from zab.partition.requests.configs import BrokerChanges, ConfigRequests
 from zab.partition.requests.dispatch import AuditedBy, Dispatch, Handler
@@ -80,6 +81,7 @@ from zab.partition.session_rule import SessionRule
 from zab.partition.settings.broker_config import BrokerConfig
 from zab.partition.settings.topic_settings import InvalidSettingError
 from zab.partition.transactions.marker import Marker, MarkerDone
+from zab.partition.transactions.requests import Verify
 from zab.partition.waiting_requests import Operation, WaitingRequests
 from zab.service.audit import Record
 from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected
@@ -125,12 +127,15 @@ class Broker:
         self._to_controller: list[ControllerInput] = []
         self._ready: Ready = {}
         self._asking = AskingController()
+        self._asking_coordinators = AskingCoordinators(lambda: self.id)
         self._producer_ids = ProducerIds(self._asking)
         self._changes = BrokerChanges()
         self._configs = ConfigRequests(config, self._changes, lambda: self.image, lambda: self.id, self._asking)
         self._topics = TopicRequests(self._asking, lambda: self.image, self._configs.of_new_topic)
         of_logs = Surroundings(self.replicas, self._asking, lambda: self.image, self._touch)
-        self._coordinators = Coordinators(config, of_logs, self._producer_ids, rng, now, self._wall)
+        self._coordinators = Coordinators(
+            *(config, of_logs, self._producer_ids, self._asking_coordinators, rng, now, self._wall)
+        )
         self._users = Users(config.plain_users, rng, secret)
         self._logins = LoginRequests(config, self._users, rng, now, self._audit)
         is_read = self._coordinators.is_reading
@@ -149,7 +154,8 @@ class Broker:
         self._arrivals = Arrivals()
         self._proposals = Proposals(self._asking, self._who, self._touch, replication.lag_max_ms, now)
         self._giving_away = GivingAway(replication, self._asking, self._who, self._has_others)
-        self._neighbours = Neighbours(*(replication, self, self._who, self._asking, self._fetchers), self._arrivals)
+        asking = self._asking, self._asking_coordinators
+        self._neighbours = Neighbours(*(replication, self, self._who, *asking, self._fetchers), self._arrivals)
 
         self._coordinators.markers.elsewhere = self._neighbours.write_marker
 
@@ -168,7 +174,8 @@ class Broker:
         creates = self._topics.create_on_the_way if broker.creates_topics else None
         metadata = MetadataRequests(lambda: self.image, creates)
         produce = ProduceRequests(
-            *(self.replicas, lambda: self._wall, self._wait, self._touch), self._coordinators.verify
+            *(self.replicas, lambda: self._wall, self._wait, self._touch),
+            *(self._coordinators.verification, requests.queued_bytes_max),
         )
         fetch = FetchRequests(
             *(self.replicas, lambda: self.image, self._wait, requests.fetch_bytes_max),
@@ -230,7 +237,7 @@ class Broker:
         self._now, self._wall = now, wall
         self._logins.now = self.meters.now = now
         effects = self._effects = Effects()
-        self._asking.now = now
+        self._asking.now = self._asking_coordinators.now = now
         self._coordinators.advance(now, wall)
         self._keep_session(now, inputs)
         if self._local.is_open:
@@ -270,6 +277,7 @@ class Broker:
         self._local.keep_up(now, wall)
         self._clean(now, wall)
         self._asking.end_late()
+        self._asking_coordinators.end_late()
         self._proposals.keep_up(self.replicas, now)
         self._leave_failed_storage()
         self._giving_away.keep_up(now)
@@ -450,6 +458,10 @@ class Broker:
     def write_marker(self, marker: Marker, done: MarkerDone) -> None:
         """The coordinator of another broker ends a transaction in a partition that this one leads."""
         self._coordinators.markers.write_here(marker, done)
+
+    def verify(self, asked: Verify) -> tuple[ErrorCode, ...]:
+        """Another broker asks the coordinator of a transaction that this one may have."""
+        return self._coordinators.verify(asked)
 
     def to_controller(self, given: ControllerInput) -> None:
         """Another broker asks the controller that this one may be."""

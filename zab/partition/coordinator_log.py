@@ -255,18 +255,17 @@ class CoordinatorLog(Generic[CoordinatorType]):
         """Carry out what only this coordinator wants."""
         raise AssertionError(effect)
 
-    def _may_append(self, wanted: Append) -> ErrorCode:
-        """Whether the transaction of these records may write to the partition."""
-        return ErrorCode.NONE
-
     def _append(self, wanted: Append) -> None:
+        self._append_verified(wanted, ErrorCode.NONE)
+
+    def _append_verified(self, wanted: Append, error: ErrorCode) -> None:
+        """Append it, unless the transaction of the records may not write to the partition."""
         number, append_id = wanted.partition, wanted.append_id
         replica = self._surroundings.replicas.get(self._topic.name, number)
         is_transactional = wanted.producer_id != NO_PRODUCER
         try:
             if replica is None or replica.leading().epoch != wanted.leader_epoch:
                 raise ReplicaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker leads the partition")
-            error = self._may_append(wanted)
             if error is not ErrorCode.NONE:
                 raise ReplicaError(error, "the partition is not part of the transaction")
             builder = BatchBuilder(

@@ -1,8 +1,8 @@
 """The coordinators of groups and of transactions on one broker, with their logs and the requests for them.
 
 A transaction touches both: offsets are committed with it, which the group coordinator holds until the marker, and the
-transaction coordinator is asked before records of it are appended. Each of them works in its own log; this is where
-they meet.
+transaction coordinator, here or on another broker, is asked before records of it are appended. Each of them works in
+its own log; this is where they meet.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from zab.partition.group_log import GroupLog
 from zab.partition.groups.results import CONSUMER
 from zab.partition.image.cluster_image import Topic
 from zab.partition.marker_writer import MarkerWriter
+from zab.partition.requests.asking_coordinators import AskingCoordinators
 from zab.partition.requests.dispatch import Handler
 from zab.partition.requests.groups import GroupRequests
 from zab.partition.requests.producer_ids import ProducerIds
 from zab.partition.requests.transactions import TransactionRequests
+from zab.partition.requests.verification import Verification
 from zab.partition.settings.broker_config import BrokerConfig
 from zab.partition.transaction_log import TransactionLog
 from zab.partition.transactions.marker import Marker, MarkerDone
@@ -34,6 +36,7 @@ class Coordinators:
         config: BrokerConfig,
         surroundings: Surroundings,
         producer_ids: ProducerIds,
+        asking: AskingCoordinators,
         rng: Random,
         now: int,
         wall: int,
@@ -42,9 +45,12 @@ class Coordinators:
         self._protocols = config.groups.protocols
         image, replicas = surroundings.image, surroundings.replicas
         transactions = TransactionLog(config.transactions, surroundings, producer_ids, self._write_marker, now, wall)
-        groups = GroupLog(config.groups, surroundings, transactions.verify, rng, now, wall)
+        self.verify = transactions.coordinator.verify
+        self.verification = Verification(
+            *(self.verify, transactions.coordinator_of, asking), is_enabled=config.transactions.verifies
+        )
+        groups = GroupLog(config.groups, surroundings, self.verification, rng, now, wall)
         self.markers = MarkerWriter(replicas, image, groups, surroundings.touched, lambda: self._wall)
-        self.verify = transactions.verify
         self._group_log, self._transaction_log = groups, transactions
         self._logs = (groups, transactions)
         self._groups = GroupRequests(groups.coordinator, image, groups.create, transactions.create)

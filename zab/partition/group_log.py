@@ -1,13 +1,13 @@
 """The group coordinator and its log, the topic `__consumer_offsets`.
 
 Offsets that are committed with a transaction are records of it: before one is appended, the coordinator of the
-transaction is asked whether the partition is part of it (KIP-890). Markers come to the group coordinator when they are
-committed, in the order of the log.
+transaction is asked whether the partition is part of it (KIP-890), which may be another broker; other records are
+appended meanwhile. Markers come to the group coordinator when they are committed, in the order of the log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from random import Random
 from uuid import UUID
@@ -28,18 +28,26 @@ from zab.partition.image.cluster_image import CONSUMER_OFFSETS
 from zab.partition.records.batch import BatchHeader
 from zab.partition.records.control import ControlType, decode_marker
 from zab.partition.records.record import decode_records
-from zab.partition.requests.verification import Verify
+from zab.partition.replica.replica import Replica, ReplicaError
+from zab.partition.requests.verification import Guard, Verification
 from zab.partition.settings.broker_settings import GroupSettings
+from zab.partition.transactions.requests import Verify
 
 
 class GroupLog(CoordinatorLog[GroupCoordinator]):
     """See the docstring of the module. Only the broker calls it."""
 
     def __init__(
-        self, settings: GroupSettings, surroundings: LogSurroundings, verify: Verify, rng: Random, now: int, wall: int
+        self,
+        settings: GroupSettings,
+        surroundings: LogSurroundings,
+        verification: Verification,
+        rng: Random,
+        now: int,
+        wall: int,
     ) -> None:
         self._settings = settings
-        self._verify = verify
+        self._verification = verification
         topic = InternalTopic(
             name=CONSUMER_OFFSETS,
             partition_count=settings.offsets_partition_count,
@@ -70,12 +78,35 @@ class GroupLog(CoordinatorLog[GroupCoordinator]):
         topic = self._surroundings.image().topics.get(name)
         return topic is not None and index in topic.partitions
 
-    def _may_append(self, wanted: Append) -> ErrorCode:
-        if wanted.producer_id == NO_PRODUCER:
-            return ErrorCode.NONE
-        return self._verify(
-            *(wanted.transactional_id, wanted.producer_id, wanted.producer_epoch, CONSUMER_OFFSETS, wanted.partition)
+    def _append(self, wanted: Append) -> None:
+        replica = self._surroundings.replicas.get(CONSUMER_OFFSETS, wanted.partition)
+        if replica is None or wanted.producer_id == NO_PRODUCER:
+            self._append_verified(wanted, ErrorCode.NONE)
+            return
+        try:
+            guard = Guard.of(replica, wanted.producer_id)
+        except ReplicaError as error:
+            self._append_verified(wanted, error.error)
+            return
+        if self._is_open(replica, wanted):
+            self._append_verified(wanted, ErrorCode.NONE)
+            return
+        asked = Verify(
+            transactional_id=wanted.transactional_id,
+            producer_id=wanted.producer_id,
+            epoch=wanted.producer_epoch,
+            partitions=((CONSUMER_OFFSETS, wanted.partition),),
         )
+        self._verification.ask(asked, partial(self._verified, wanted, guard))
+
+    def _is_open(self, replica: Replica, wanted: Append) -> bool:
+        return replica.log.producers.has_open(wanted.producer_id, wanted.producer_epoch)
+
+    def _verified(self, wanted: Append, guard: Guard, errors: Sequence[ErrorCode]) -> None:
+        [error] = errors
+        if error is ErrorCode.NONE and not guard.holds and not self._is_open(guard.replica, wanted):
+            error = ErrorCode.NOT_ENOUGH_REPLICAS
+        self._append_verified(wanted, error)
 
     def marker_appended(self, number: int, last_offset: int, producer_id: int, commits: bool) -> None:
         """A marker is in a partition: tell the coordinator when it is committed."""

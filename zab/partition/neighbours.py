@@ -5,6 +5,7 @@
     Asked                                       the controller (`AskingController`)
     Told                                        everybody, while it is the controller (`ControllerChannel`)
     Ended                                       the leaders of partitions whose transaction ends
+    Verifying                                   the coordinators of transactions (`AskingCoordinators`)
 
 and what others ask it on links that they have dialled, it answers there. What a link carried that ends is said again on
 the next one. A broker asks as itself alone: what names another one is refused.
@@ -46,13 +47,17 @@ from zab.partition.links.messages import (
     Message,
     Taken,
     Told,
+    Verified,
+    Verifying,
 )
 from zab.partition.replica.fetcher import Fetchers
 from zab.partition.requests.asking_controller import AskingController
+from zab.partition.requests.asking_coordinators import AskingCoordinators
 from zab.partition.requests.follower_connection import FollowerConnection
 from zab.partition.settings.broker_settings import ReplicationSettings
 from zab.partition.settings.listeners import Endpoint, endpoint_in
 from zab.partition.transactions.marker import Marker, MarkerDone
+from zab.partition.transactions.requests import Verify
 from zab.wire.frames import FrameReader
 
 Taking: TypeAlias = Callable[[ErrorCode, StopReplicaAnswered | None], None]
@@ -75,6 +80,9 @@ class Broker(Protocol):
     def write_marker(self, marker: Marker, done: MarkerDone) -> None:
         """Another broker's coordinator wants this marker in a partition that this one leads."""
 
+    def verify(self, asked: Verify) -> tuple[ErrorCode, ...]:
+        """Another broker asks the coordinator of a transaction that this one may have."""
+
     def to_controller(self, given: ControllerInput) -> None:
         """Something for the controller that this broker may be."""
 
@@ -96,6 +104,7 @@ class Neighbours:
         broker: Broker,
         who: Callable[[], tuple[int, int]],
         asking: AskingController,
+        coordinators: AskingCoordinators,
         fetchers: Fetchers,
         arrivals: Arrivals,
     ) -> None:
@@ -106,6 +115,7 @@ class Neighbours:
         self._broker = broker
         self._who = who
         self._asking = asking
+        self._coordinators = coordinators
         self._fetchers = fetchers
         self._arrivals = arrivals
         self._channel = ControllerChannel()
@@ -166,6 +176,7 @@ class Neighbours:
                 self._down(link, now)
             case DialFailed(broker_id):
                 self._dialling.failed(broker_id, now)
+                self._coordinators.lost(broker_id)
             case LinkReceived(link, message):
                 if link in self._inbound:
                     self._asked(link, self._inbound[link], message, now)
@@ -199,6 +210,7 @@ class Neighbours:
             self._fetchers.lost(broker_id)
             self._channel.lost(broker_id)
             self._lose_markers(broker_id)
+            self._coordinators.lost(broker_id)
             if broker_id == self._asking.controller:
                 self._asking.lost()
 
@@ -213,6 +225,8 @@ class Neighbours:
                 self._told(link, broker_id, message)
             case Ended(number, marker):
                 self._broker.write_marker(marker, lambda error: self.sends.append((link, Marked(number, error))))
+            case Verifying(number, asked):
+                self.sends.append((link, Verified(number, self._broker.verify(asked))))
             case _:
                 self._break(link, f"broker {broker_id} answers what nobody asked")
 
@@ -278,6 +292,10 @@ class Neighbours:
                 _, done = self._marking.pop(number, (broker_id, None))
                 if done is not None:
                     done(error)
+            case Verified(number, errors):
+                self._dialling.heard(link, now)
+                if not self._coordinators.answer(broker_id, number, errors):
+                    self._break(link, f"broker {broker_id} answers another question about a transaction")
             case Taken():
                 self._dialling.heard(link, now)
                 stopped = self._channel.taken(broker_id, message, now)
@@ -309,7 +327,12 @@ class Neighbours:
             if link is not None:
                 for message in self._channel.due(broker_id, now):
                     self._say(link, message, now)
-        wanted = {*self._fetchers.sources, *told, *self._unreached}
+        for broker_id in self._coordinators.brokers:
+            link = self._dialling.link_to(broker_id)
+            if link is not None:
+                for number, asked in self._coordinators.due(broker_id):
+                    self._say(link, Verifying(number, asked), now)
+        wanted = {*self._fetchers.sources, *told, *self._unreached, *self._coordinators.brokers}
         if asking.is_waiting and controller != own:
             wanted.add(controller)
         self._dialling.keep_up(now, wanted)
@@ -332,4 +355,5 @@ class Neighbours:
             self._channel.next_deadline(),
             self._fetchers.next_deadline(source for source in self._fetchers.sources if dialling.link_to(source)),
             self._asking.next_deadline(),
+            self._coordinators.next_deadline(),
         )

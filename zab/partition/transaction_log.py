@@ -21,7 +21,6 @@ from zab.partition.image.cluster_image import TRANSACTION_STATE
 from zab.partition.records.batch import BatchHeader
 from zab.partition.records.record import decode_records
 from zab.partition.requests.producer_ids import ProducerIds
-from zab.partition.requests.verification import error_for_producer
 from zab.partition.settings.broker_settings import TransactionSettings
 from zab.partition.transactions.context import Surroundings
 from zab.partition.transactions.coordinator import TransactionCoordinator
@@ -73,11 +72,12 @@ class TransactionLog(CoordinatorLog[TransactionCoordinator]):
         count = self._settings.partition_count if topic is None else len(topic.partitions)
         return partition_for(transactional_id, count)
 
-    def verify(self, transactional_id: str, producer_id: int, epoch: int, topic: str, index: int) -> ErrorCode:
-        """NONE if the partition is part of the open transaction of this producer; else what a producer is told. Where
-        the coordinator is on another broker it is not asked, as in Kafka before 3.6."""
-        found = self.coordinator.verify(transactional_id, producer_id, epoch, (topic, index))
-        return ErrorCode.NONE if found is ErrorCode.NOT_COORDINATOR else error_for_producer(found)
+    def coordinator_of(self, transactional_id: str) -> int | None:
+        """The broker that coordinates a transactional id, if it lives."""
+        image = self._surroundings.image()
+        topic = image.topics.get(TRANSACTION_STATE)
+        state = None if topic is None else topic.partitions.get(self.partition_for(transactional_id))
+        return state.leader if state is not None and state.leader in image.brokers else None
 
     def _do(self, effect: Any) -> None:
         match effect:

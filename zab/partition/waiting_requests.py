@@ -58,7 +58,9 @@ class WaitingRequests:
         return waits is not None
 
     def wait(self, operation: Operation, deadline: int) -> None:
-        """Let a request wait for the replicas that it names."""
+        """Let a request wait for the replicas that it names, unless its connection is gone."""
+        if operation.request.connection not in self._of_connections:
+            return
         waiting = self._purgatory.watch(operation, operation.keys(), deadline)
         if waiting is None:
             operation.complete()

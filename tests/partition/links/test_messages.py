@@ -26,10 +26,13 @@ from zab.partition.links.messages import (
     Marked,
     Taken,
     Told,
+    Verified,
+    Verifying,
     decode,
     encode,
 )
 from zab.partition.transactions.marker import Marker
+from zab.partition.transactions.requests import Verify
 from zab.wire.records import MessageError
 
 STATE = PartitionState(1, 5, (1, 2), elr=(3,), partition_epoch=7)
@@ -56,6 +59,8 @@ MESSAGES = [
     Taken(4, ErrorCode.NONE, StopReplicaAnswered(1, 2, 3, {WHERE: ErrorCode.NONE})),
     Ended(5, Marker(topic="t", index=0, producer_id=7, producer_epoch=1, commits=True, coordinator_epoch=2)),
     Marked(5, ErrorCode.NONE),
+    Verifying(6, Verify(transactional_id="x", producer_id=7, epoch=1, partitions=(("t", 0), ("u", 1)))),
+    Verified(6, (ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE)),
 ]
 
 

@@ -13,7 +13,7 @@ from zab.partition.transactions.context import Surroundings
 from zab.partition.transactions.coordinator import TransactionCoordinator
 from zab.partition.transactions.effects import WantProducerId, WriteMarkers
 from zab.partition.transactions.loading import Loaded
-from zab.partition.transactions.requests import AddPartitions, Describe, End, Initialize, Request
+from zab.partition.transactions.requests import AddPartitions, Describe, End, Initialize, Request, Verify
 from zab.partition.transactions.results import Descriptions, Done, Initialized
 from zab.partition.transactions.transaction import TopicPartition, Transaction, TransactionState
 
@@ -170,7 +170,10 @@ class Bench:
         return self.call(an_end(producer, commits), Done).error
 
     def verify(self, producer: tuple[int, int], partition: TopicPartition = P0) -> ErrorCode:
-        return self.coordinator.verify(ID, *producer, partition)
+        producer_id, epoch = producer
+        asked = Verify(transactional_id=ID, producer_id=producer_id, epoch=epoch, partitions=(partition,))
+        [error] = self.coordinator.verify(asked)
+        return error
 
     def set(self, **changes: Any) -> None:
         """The present state, changed: what a long past may have led to."""

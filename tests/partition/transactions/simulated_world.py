@@ -33,7 +33,7 @@ from zab.partition.transactions.context import Surroundings
 from zab.partition.transactions.coordinator import TransactionCoordinator
 from zab.partition.transactions.effects import WantProducerId, WriteMarkers
 from zab.partition.transactions.loading import Loaded
-from zab.partition.transactions.requests import Request
+from zab.partition.transactions.requests import Request, Verify
 from zab.partition.transactions.transaction import TopicPartition
 
 APPEND_TIMEOUT_MS = 2000
@@ -215,9 +215,13 @@ class World:
         (header,) = headers(data)
         is_verified = False
         if not stored.log.producers.has_open(header.producer_id, header.producer_epoch):
-            where = (TOPIC, wanted.index)
-            asked = self.leader.coordinator
-            error = asked.verify(wanted.transactional_id, header.producer_id, header.producer_epoch, where)
+            asked = Verify(
+                transactional_id=wanted.transactional_id,
+                producer_id=header.producer_id,
+                epoch=header.producer_epoch,
+                partitions=((TOPIC, wanted.index),),
+            )
+            [error] = self.leader.coordinator.verify(asked)
             if error is not ErrorCode.NONE:
                 self.saw("refused by verification")
                 return error

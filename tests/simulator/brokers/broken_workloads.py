@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from zab.kafka.errors import ErrorCode
 from zab.partition.groups import commits
 from zab.partition.log.cleaned_batches import CleanedBatches
 from zab.partition.log.log import Log
 from zab.partition.log.offset_map import OffsetMap
+from zab.partition.requests.asking_coordinators import AskingCoordinators
 
 Patch = pytest.MonkeyPatch
 
@@ -26,6 +28,15 @@ def forget_what_was_committed_before(patch: Patch) -> None:
 def serve_open_transactions(patch: Patch) -> None:
     """The last stable offset is the high watermark."""
     patch.setattr(Log, "last_stable_offset", property(lambda log: log.high_watermark))
+
+
+def verify_nothing_on_other_brokers(patch: Patch) -> None:
+    """KIP-890: a coordinator is asked only if it is on the leader's broker."""
+    patch.setattr(
+        AskingCoordinators,
+        "ask",
+        lambda _asking, _broker, asked, answered: answered([ErrorCode.NONE] * len(asked.partitions)),
+    )
 
 
 def list_no_aborted_transactions(patch: Patch) -> None:

@@ -76,22 +76,23 @@ VARIANTS: dict[Callable[[Patch], None], tuple[Callable[[], None], str]] = {
 }
 """Each with a story that finds it, and the rule that it breaks."""
 
-OF_WORKLOADS: dict[Callable[[Patch], None], tuple[str, int]] = {
-    workloads.forget_what_was_committed_before: (GROUPS, 0),
-    workloads.serve_open_transactions: (TRANSACTIONS, 0),
-    workloads.list_no_aborted_transactions: (TRANSACTIONS, 0),
-    workloads.drop_tombstones_at_once: (COMPACTION, 0),
-    workloads.drop_the_last_value: (COMPACTION, 0),
+OF_WORKLOADS: dict[Callable[[Patch], None], tuple[str, int, int]] = {
+    workloads.forget_what_was_committed_before: (GROUPS, 1, 0),
+    workloads.serve_open_transactions: (TRANSACTIONS, 1, 0),
+    workloads.list_no_aborted_transactions: (TRANSACTIONS, 1, 0),
+    workloads.verify_nothing_on_other_brokers: (TRANSACTIONS, 3, 1),
+    workloads.drop_tombstones_at_once: (COMPACTION, 1, 0),
+    workloads.drop_the_last_value: (COMPACTION, 1, 0),
 }
-"""Each with the focus and a seed that find it."""
+"""Each with the focus, the number of brokers and a seed that find it."""
 
 MISFITS = ("TypeError", "AttributeError", "NameError")
 """How a variant crashes that calls what has changed since: that would be found whatever the rule is."""
 
 
-def finds(seed: int, focus: str = "") -> str | None:
+def finds(seed: int, focus: str = "", brokers: int = 1) -> str | None:
     """What a seed finds, if it finds anything; no progress is too cheap a find here."""
-    failure = attempt(seed, scope=Scope(brokers=1, focus=focus)).failure
+    failure = attempt(seed, scope=Scope(brokers=brokers, focus=focus)).failure
     if failure is None or failure.code not in (SAFETY, CRASH):
         return None
     if failure.text.startswith(MISFITS):
@@ -114,7 +115,7 @@ def test_a_story_finds_the_broken_variant(variant: Callable[[Patch], None], monk
 @pytest.mark.long
 @pytest.mark.parametrize("variant", OF_WORKLOADS, ids=lambda variant: variant.__name__)
 def test_a_seed_finds_the_broken_workload(variant: Callable[[Patch], None], monkeypatch: Patch) -> None:
-    focus, known = OF_WORKLOADS[variant]
+    focus, brokers, known = OF_WORKLOADS[variant]
     variant(monkeypatch)
-    if not any(finds(seed, focus) for seed in (known, *range(SEEDS))):
+    if not any(finds(seed, focus, brokers) for seed in (known, *range(SEEDS))):
         pytest.fail(f"{SEEDS} seeds did not notice")

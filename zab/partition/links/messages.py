@@ -2,11 +2,12 @@
 
 Who has something to ask dials a link; the other one answers on the same link.
 
-    FollowerAsked       a request of Kafka's protocol that a follower sends to a leader: Fetch, ListOffsets
-    FollowerAnswered    its answer, in the order of the requests
-    Asked, Answered     what a broker asks its controller, for itself or for a client; answered in any order
-    Told, Taken         what a controller tells a broker, in order, and that it has arrived
-    Ended, Marked       how a transaction ends in a partition, for the leader of it, and what became of the marker
+    FollowerAsked         a request of Kafka's protocol that a follower sends to a leader: Fetch, ListOffsets
+    FollowerAnswered      its answer, in the order of the requests
+    Asked, Answered       what a broker asks its controller, for itself or for a client; answered in any order
+    Told, Taken           what a controller tells a broker, in order, and that it has arrived
+    Ended, Marked         how a transaction ends in a partition, for the leader of it, and what became of the marker
+    Verifying, Verified   whether partitions are part of a transaction, for its coordinator, and what that says
 
 A payload begins with one byte that says which it is. The records of a `FollowerAnswered` are parts of files until the
 turn has read them. All others overtake it on their link, so that a controller's words do not wait for data.
@@ -29,6 +30,7 @@ from zab.partition.controller.effects import ToBroker
 from zab.partition.controller.requests import Answer, Request, StopReplicaAnswered
 from zab.partition.links.structure import dumps, loads
 from zab.partition.transactions.marker import Marker
+from zab.partition.transactions.requests import Verify
 from zab.wire.file_slice import FileSlice
 from zab.wire.handshake import Purposes
 from zab.wire.link_protocol import LinkProtocol
@@ -110,10 +112,29 @@ class Marked:
     error: ErrorCode
 
 
-Message: TypeAlias = FollowerAsked | FollowerAnswered | Asked | Answered | Told | Taken | Ended | Marked
+@frozen
+class Verifying:
+    """Say, as the coordinator of the transaction, whether these partitions are part of it."""
 
-_ASKED, _ANSWERED, _QUESTION, _REPLY, _ORDER, _TAKEN, _ENDED, _MARKED = range(1, 9)
-_AS_THEY_ARE: Final = {_TAKEN: Taken, _ENDED: Ended, _MARKED: Marked}
+    number: int
+    asked: Verify
+
+
+@frozen
+class Verified:
+    """NONE for each partition of the question that is."""
+
+    number: int
+    errors: tuple[ErrorCode, ...]
+
+
+Message: TypeAlias = (
+    FollowerAsked | FollowerAnswered | Asked | Answered | Told | Taken | Ended | Marked | Verifying | Verified
+)
+
+_ASKED, _ANSWERED, _QUESTION, _REPLY, _ORDER, _TAKEN, _ENDED, _MARKED, _VERIFYING, _VERIFIED = range(1, 11)
+_AS_THEY_ARE: Final = {_TAKEN: Taken, _ENDED: Ended, _MARKED: Marked, _VERIFYING: Verifying, _VERIFIED: Verified}
+_KINDS: Final = {kind: number for number, kind in _AS_THEY_ARE.items()}
 
 
 def encode(message: Message) -> bytes:
@@ -129,12 +150,8 @@ def encode(message: Message) -> bytes:
             return _HEAD.pack(_REPLY, number, 0) + dumps(answer)
         case Told(number, after, told):
             return _HEAD.pack(_ORDER, number, after) + dumps(told)
-        case Taken(number):
-            return _HEAD.pack(_TAKEN, number, 0) + dumps(message)
-        case Ended(number):
-            return _HEAD.pack(_ENDED, number, 0) + dumps(message)
-        case Marked(number):
-            return _HEAD.pack(_MARKED, number, 0) + dumps(message)
+        case Taken(number) | Ended(number) | Marked(number) | Verifying(number) | Verified(number):
+            return _HEAD.pack(_KINDS[type(message)], number, 0) + dumps(message)
 
 
 def decode(payload: bytes) -> Message:
@@ -202,7 +219,7 @@ LINK_PROTOCOL: Final[LinkProtocol[Message, FromLinks]] = LinkProtocol(
     frame_bytes_max=LINK_BYTES_MAX,
     joining_bytes_max=LINK_BYTES_MAX,
     admitting=frozenset(),
-    urgent=frozenset({FollowerAsked, Asked, Answered, Told, Taken, Ended, Marked}),
+    urgent=frozenset({FollowerAsked, Asked, Answered, Told, Taken, Ended, Marked, Verifying, Verified}),
     uncut_bytes_max=LINK_BYTES_MAX,
     up=lambda link, broker_id, is_inbound, _features: LinkUp(link, broker_id, is_inbound),
     received=LinkReceived,

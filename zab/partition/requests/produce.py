@@ -9,8 +9,15 @@ longer, its storage failed, or the time is over. What was appended may be commit
 no error after the append says that nothing was written.
 
 Before the first batch of a transaction is appended to a partition, the coordinator of the transaction is asked whether
-the partition is part of it (KIP-890). What it says is true in this turn, in which the batch is appended; so no marker
-comes between. If it cannot say so now, the producer tries again (NOT_ENOUGH_REPLICAS, as in Kafka).
+the partition is part of it (`verification`). If that is on another broker, the whole request waits for its answer, and
+the connection with it, so that later batches come after this one. If it cannot say so now, or a marker has come
+meanwhile, the producer tries again (NOT_ENOUGH_REPLICAS, as in Kafka).
+
+Of a producer that the log does not know, the first batch may have any sequence. So the lowest one that was refused in
+this way is remembered: what comes after it in the producer's line does not take its place (OUT_OF_ORDER_SEQUENCE).
+
+Limits: requests that wait for coordinators have `queued.max.request.bytes` in all; a further one is answered
+NOT_ENOUGH_REPLICAS. `REFUSED_MAX` sequences are remembered, the newest.
 
 Clients may not write to the topics that brokers keep for themselves. Each topic needs the permission Write; that on the
 transactional id is the guard's (`zab.partition.guards.topics`).
@@ -18,7 +25,8 @@ transactional id is the guard's (`zab.partition.guards.topics`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import attrs
@@ -36,18 +44,21 @@ from zab.partition.access.acls import Operation, ResourceType
 from zab.partition.image.cluster_image import INTERNAL
 from zab.partition.log.errors import LogError
 from zab.partition.log.log import Appended
-from zab.partition.records.batch import BatchError, read_header, walk
+from zab.partition.records.batch import BatchError, BatchHeader, read_header, walk
 from zab.partition.records.checks import RecordsError
 from zab.partition.replica.replica import ALL_IN_SYNC, Replica, ReplicaError
 from zab.partition.requests.replicas import Replicas
 from zab.partition.requests.request import Request
-from zab.partition.requests.verification import Verify
+from zab.partition.requests.verification import Guard, Verification
+from zab.partition.transactions.requests import Verify
+from zab.partition.transactions.transaction import TopicPartition
 
 NOBODY: Final = 0
 _ACKS: Final = (ALL_IN_SYNC, NOBODY, 1)
 NO_OFFSET: Final = -1
 LEADERS_SINCE: Final = 10
 """The version from which on an answer says who leads the partition instead."""
+REFUSED_MAX: Final = 10_000
 _MOVED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
@@ -111,6 +122,25 @@ class Produced:
         self.request.answer(ProduceResponse(responses=responses))
 
 
+@attrs.define
+class _Verifying:
+    """A request whose coordinators have been asked."""
+
+    request: Request
+    size_bytes: int
+    left: int
+    """How many questions are not answered."""
+    guards: dict[TopicPartition, Guard] = attrs.Factory(dict)
+    errors: dict[TopicPartition, ErrorCode] = attrs.Factory(dict)
+    """What was answered."""
+
+    def error(self, partition: TopicPartition) -> ErrorCode:
+        """Whether the first batch for this partition may be appended: NONE, or what its producer is told."""
+        error = self.errors.get(partition, ErrorCode.NOT_ENOUGH_REPLICAS)
+        is_outdated = error is ErrorCode.NONE and not self.guards[partition].holds
+        return ErrorCode.NOT_ENOUGH_REPLICAS if is_outdated else error
+
+
 class ProduceRequests:
     """Appends, and hands to the purgatory what has to wait."""
 
@@ -120,18 +150,73 @@ class ProduceRequests:
         wall_ms: Callable[[], int],
         wait: Callable[[Produced, int], None],
         touched: Callable[[Replica], None],
-        verify: Verify,
+        verification: Verification,
+        waiting_bytes_max: int,
     ) -> None:
         """`wait` is given a request and its timeout in ms, and answers it when it is complete; `touched` is given a
-        replica that was appended to; `verify` asks the coordinator of a transaction."""
+        replica that was appended to; `waiting_bytes_max`: how much may wait for coordinators of transactions."""
         self._replicas = replicas
         self._wall_ms = wall_ms
         self._wait = wait
         self._touched = touched
-        self._verify = verify
+        self._verification = verification
+        self._waiting_bytes_max = waiting_bytes_max
+        self._waiting_bytes = 0
+        """The size of the requests that wait for coordinators."""
+        self._refused: dict[tuple[TopicPartition, int], tuple[int, int]] = {}
+        """The epoch, and the lowest sequence that was refused since it could not be verified, of each producer that a
+        log does not know."""
 
     def produce(self, request: Request) -> None:
         """Handle Produce."""
+        questions, guards = self._unverified(request)
+        if not questions:
+            self._append_all(request, None)
+            return
+        body: ProduceRequest = request.body
+        size_bytes = sum(len(each.records or b"") for topic in body.topic_data for each in topic.partition_data)
+        verifying = _Verifying(request, size_bytes, len(questions), guards)
+        if self._waiting_bytes and self._waiting_bytes + size_bytes > self._waiting_bytes_max:
+            self._append_all(request, verifying)
+            return
+        self._waiting_bytes += size_bytes
+        request.hold_up()
+        for asked in questions:
+            self._verification.ask(asked, partial(self._verified, verifying, asked))
+
+    def _unverified(self, request: Request) -> tuple[list[Verify], dict[TopicPartition, Guard]]:
+        """What the coordinators of transactions are to be asked before this request is looked at further."""
+        body: ProduceRequest = request.body
+        wanted: dict[tuple[int, int], dict[TopicPartition, None]] = {}
+        guards: dict[TopicPartition, Guard] = {}
+        for topic in body.topic_data if body.transactional_id is not None and body.acks in _ACKS else ():
+            for partition in topic.partition_data:
+                try:
+                    replica = self._writable(request, topic.name, partition.index)
+                    header = _first_of_transaction(replica, memoryview(partition.records or b""))
+                    if header is not None:
+                        guards[replica.key] = Guard.of(replica, header.producer_id)
+                        wanted.setdefault((header.producer_id, header.producer_epoch), {})[replica.key] = None
+                except (ReplicaError, BatchError):
+                    # It is refused when it is to be appended.
+                    continue
+        questions = [
+            Verify(transactional_id=body.transactional_id or "", producer_id=id_, epoch=epoch, partitions=tuple(each))
+            for (id_, epoch), each in wanted.items()
+        ]
+        return questions, guards
+
+    def _verified(self, verifying: _Verifying, asked: Verify, errors: Sequence[ErrorCode]) -> None:
+        verifying.errors.update(zip(asked.partitions, errors, strict=True))
+        verifying.left -= 1
+        if verifying.left:
+            return
+        self._waiting_bytes -= verifying.size_bytes
+        if verifying.request.is_open:
+            self._append_all(verifying.request, verifying)
+            verifying.request.let_on()
+
+    def _append_all(self, request: Request, verifying: _Verifying | None) -> None:
         body: ProduceRequest = request.body
         topics: dict[str, list[PartitionProduceResponse]] = {topic.name: [] for topic in body.topic_data}
         waiting: list[Written] = []
@@ -139,7 +224,7 @@ class ProduceRequests:
         for topic in body.topic_data:
             for partition in topic.partition_data:
                 records = partition.records
-                written = self._append(request, topic.name, partition.index, records, body.acks)
+                written = self._append(request, topic.name, partition.index, records, verifying)
                 if isinstance(written, Written):
                     waiting.append(written)
                 else:
@@ -154,20 +239,22 @@ class ProduceRequests:
         self._wait(Produced(request, topics, waiting), body.timeout_ms)
 
     def _append(
-        self, request: Request, topic: str, index: int, records: bytes | memoryview | None, acks: int
+        self,
+        request: Request,
+        topic: str,
+        index: int,
+        records: bytes | memoryview | None,
+        verifying: _Verifying | None,
     ) -> Written | PartitionProduceResponse:
         """Append to one partition, or say why not."""
+        acks = request.body.acks
         try:
             if acks not in _ACKS:
                 raise ReplicaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is none of -1, 0 and 1")
-            if not request.may(Operation.WRITE, ResourceType.TOPIC, topic):
-                raise ReplicaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"it may not write to {topic}")
-            if topic in INTERNAL:
-                raise ReplicaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only brokers write to {topic}")
-            replica = self._replicas.asked(topic, index)
+            replica = self._writable(request, topic, index)
             leader = replica.leading()
             data = memoryview(records or b"")
-            is_verified = self._is_verified(request, replica, data)
+            is_verified = self._is_verified(request, replica, data, verifying)
             appended = replica.append(data, request.version, acks, self._wall_ms(), is_verified=is_verified)
         except (ReplicaError, BatchError, LogError) as error:
             request.meters.produce_failed(topic, is_here=self._replicas.get(topic, index) is not None)
@@ -177,7 +264,15 @@ class ProduceRequests:
             self._touched(replica)
         return Written(topic, replica, leader.epoch, appended, acks == ALL_IN_SYNC)
 
-    def _is_verified(self, request: Request, replica: Replica, data: memoryview) -> bool:
+    def _writable(self, request: Request, topic: str, index: int) -> Replica:
+        """The replica, to which the client may write. Raises ReplicaError."""
+        if not request.may(Operation.WRITE, ResourceType.TOPIC, topic):
+            raise ReplicaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"it may not write to {topic}")
+        if topic in INTERNAL:
+            raise ReplicaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only brokers write to {topic}")
+        return self._replicas.asked(topic, index)
+
+    def _is_verified(self, request: Request, replica: Replica, data: memoryview, verifying: _Verifying | None) -> bool:
         """Whether the partition is known to be part of the transaction of these batches. Raises ReplicaError,
         BatchError."""
         transactional_id = request.body.transactional_id
@@ -187,18 +282,32 @@ class ProduceRequests:
                 error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
                 raise ReplicaError(error, "a transaction has a transactional id")
             return False
-        header = read_header(data)
-        if not header.is_transactional or replica.log.producers.has_open(header.producer_id, header.producer_epoch):
+        header = _first_of_transaction(replica, data)
+        if header is None:
             return False
-        owner = header.producer_id, header.producer_epoch
-        if any((each.producer_id, each.producer_epoch) != owner for _, each in walk(data)):
-            return False
-        error = self._verify(
-            *(transactional_id, header.producer_id, header.producer_epoch, replica.topic, replica.index)
-        )
+        error = ErrorCode.NOT_ENOUGH_REPLICAS if verifying is None else verifying.error(replica.key)
+        self._keep_in_line(replica, header, error)
         if error is not ErrorCode.NONE:
             raise ReplicaError(error, "the partition is not known to be part of the transaction")
         return True
+
+    def _keep_in_line(self, replica: Replica, header: BatchHeader, error: ErrorCode) -> None:
+        """Let no later batch of an unknown producer take the place of one that it is to send again. Raises
+        ReplicaError."""
+        if header.producer_id in replica.log.producers.states:
+            return
+        line, sequence = (replica.key, header.producer_id), header.base_sequence
+        epoch, lowest = self._refused.pop(line, (header.producer_epoch, sequence))
+        if epoch != header.producer_epoch:
+            lowest = sequence
+        is_ahead = error is ErrorCode.NONE and sequence > lowest
+        if is_ahead or error is ErrorCode.NOT_ENOUGH_REPLICAS:
+            self._refused[line] = header.producer_epoch, min(lowest, sequence)
+            if len(self._refused) > REFUSED_MAX:
+                del self._refused[next(iter(self._refused))]
+        if is_ahead:
+            text = f"producer {header.producer_id} sends sequence {sequence}, {lowest} was to be sent again"
+            raise ReplicaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
 
     def _refusal(
         self, version: int, topic: str, index: int, error: ReplicaError | BatchError | LogError
@@ -219,6 +328,17 @@ class ProduceRequests:
             ),
             current_leader=leader,
         )
+
+
+def _first_of_transaction(replica: Replica, data: memoryview) -> BatchHeader | None:
+    """The header of the first of these batches, if they belong to one producer, whose transaction is not open in the
+    partition. Raises BatchError."""
+    header = read_header(data)
+    if not header.is_transactional or replica.log.producers.has_open(header.producer_id, header.producer_epoch):
+        return None
+    owner = header.producer_id, header.producer_epoch
+    is_of_one = all((each.producer_id, each.producer_epoch) == owner for _, each in walk(data))
+    return header if is_of_one else None
 
 
 def _answer(written: Written, error: ErrorCode) -> PartitionProduceResponse:

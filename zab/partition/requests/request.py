@@ -82,6 +82,16 @@ class Request:
         """Whether somebody waits for the answer: nobody does once the connection is closed."""
         return self._place.pieces is None and not self.connection.closing
 
+    def hold_up(self) -> None:
+        """The next request of the connection waits for this one, until it is answered or `let_on` is called."""
+        self.connection.waits_for = self._place
+
+    def let_on(self) -> None:
+        """The next request is looked at."""
+        if self.connection.waits_for is self._place:
+            self.connection.waits_for = None
+            self._ready[self.connection] = None
+
     def answer(self, message: Any) -> None:
         """Answer with a response of the request's key and version."""
         if self.amend is not None:

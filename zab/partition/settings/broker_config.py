@@ -146,7 +146,6 @@ IGNORED: Mapping[str, str] = {
         "it is about connections between brokers",
     ),
     "log.flush.scheduler.interval.ms": "a log is synced when its flush.ms is over, not when that is looked for",
-    "transaction.partition.verification.enable": "partitions of transactions are always verified",
     "zookeeper.connection.timeout.ms": "the broker looks for a server for as long as it takes",
     "zookeeper.max.in.flight.requests": "the client of the coordination service has its own limit",
 }

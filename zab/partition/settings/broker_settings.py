@@ -370,6 +370,10 @@ class TransactionSettings:
         *("transaction.state.log.min.isr", 2, integer(1, 32_767), "replicas"),
         "How many of them have to have a change; fewer where there are fewer.",
     )
+    verifies: bool = setting(
+        *("transaction.partition.verification.enable", True, BOOLEAN, "true/false"),
+        "Whether a leader asks the coordinator of a transaction before it appends the first batch of it.",
+    )
     segment_bytes: int = setting(
         "transaction.state.log.segment.bytes", 100 << 20, integer(1024, INT_MAX), "bytes", "The size of its segments."
     )

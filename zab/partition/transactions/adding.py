@@ -16,22 +16,18 @@ from zab.kafka.coordinator_records import TransactionStatus
 from zab.kafka.errors import ErrorCode
 from zab.partition.coordinator.effects import Token
 from zab.partition.transactions.context import Context
-from zab.partition.transactions.requests import AddPartitions, End
+from zab.partition.transactions.requests import AddPartitions, End, Verify
 from zab.partition.transactions.results import Done
-from zab.partition.transactions.transaction import TopicPartition, Transaction
+from zab.partition.transactions.transaction import Transaction
 
 PARTITIONS_MAX: Final = 10_000
 
 
-def owner_error(transaction: Transaction | None, request: AddPartitions | End) -> ErrorCode:
+def owner_error(transaction: Transaction | None, request: AddPartitions | End | Verify) -> ErrorCode:
     """Whether the request comes from the producer that has this transactional id now."""
-    return _owner_error(transaction, request.producer_id, request.epoch)
-
-
-def _owner_error(transaction: Transaction | None, producer_id: int, epoch: int) -> ErrorCode:
-    if transaction is None or transaction.state.producer_id != producer_id:
+    if transaction is None or transaction.state.producer_id != request.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    return ErrorCode.NONE if transaction.state.epoch == epoch else ErrorCode.PRODUCER_FENCED
+    return ErrorCode.NONE if transaction.state.epoch == request.epoch else ErrorCode.PRODUCER_FENCED
 
 
 def add_partitions(context: Context, token: Token, request: AddPartitions) -> None:
@@ -57,14 +53,16 @@ def add_partitions(context: Context, token: Token, request: AddPartitions) -> No
         context.change(transaction, ongoing, answer=lambda error: context.answer(token, Done(error)))
 
 
-def verify(
-    context: Context, transactional_id: str, producer_id: int, epoch: int, partition: TopicPartition
-) -> ErrorCode:
-    """Whether this partition is part of the open transaction of this producer."""
-    transaction = context.transaction(transactional_id)
-    error = _owner_error(transaction, producer_id, epoch)
+def verify(context: Context, request: Verify) -> tuple[ErrorCode, ...]:
+    """NONE for each partition that is part of the open transaction of this producer."""
+    transaction = context.transaction(request.transactional_id)
+    error = owner_error(transaction, request)
     if error is not ErrorCode.NONE:
-        return error
+        return (error,) * len(request.partitions)
     assert transaction is not None
-    is_part = transaction.state.status is TransactionStatus.ONGOING and partition in transaction.state.partitions
-    return ErrorCode.NONE if is_part else ErrorCode.INVALID_TXN_STATE
+    state = transaction.state
+    is_open = state.status is TransactionStatus.ONGOING
+    return tuple(
+        ErrorCode.NONE if is_open and each in state.partitions else ErrorCode.INVALID_TXN_STATE
+        for each in request.partitions
+    )

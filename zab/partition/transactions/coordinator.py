@@ -4,7 +4,7 @@
           request(token, request)    a client's request (`requests`)
           on_producer_id             an id that nobody has, for a request that wants one
           on_marked                  what became of a marker
-          verify                     whether a partition is part of an open transaction
+          verify                     whether partitions are part of an open transaction
     out   next_deadline()            when `advance` has something to do
           take_effects()             besides answers and appends: `WriteMarkers`, `WantProducerId`
 
@@ -40,7 +40,16 @@ from zab.partition.transactions.ending import complete, end, marked, retry_marke
 from zab.partition.transactions.expiry import Expiry
 from zab.partition.transactions.initializing import initialize
 from zab.partition.transactions.loading import LoadingPartition, finish
-from zab.partition.transactions.requests import AddPartitions, Describe, End, Initialize, List, OfOne, Request
+from zab.partition.transactions.requests import (
+    AddPartitions,
+    Describe,
+    End,
+    Initialize,
+    List,
+    OfOne,
+    Request,
+    Verify,
+)
 from zab.partition.transactions.results import Descriptions, Done, Initialized, Listed
 from zab.partition.transactions.transaction import TopicPartition, Transaction
 
@@ -130,12 +139,10 @@ class TransactionCoordinator(Coordinator[LoadingPartition, StatePartition]):
         else:
             self._one(token, request, producer_id)
 
-    def verify(self, transactional_id: str, producer_id: int, epoch: int, partition: TopicPartition) -> ErrorCode:
-        """NONE if this partition is part of the open transaction of this producer."""
-        error = self._error(transactional_id, changes=False)
-        if error is not ErrorCode.NONE:
-            return error
-        return verify(self._context, transactional_id, producer_id, epoch, partition)
+    def verify(self, request: Verify) -> tuple[ErrorCode, ...]:
+        """NONE for each partition that is part of the open transaction of this producer."""
+        error = self._error(request.transactional_id, changes=False)
+        return verify(self._context, request) if error is ErrorCode.NONE else (error,) * len(request.partitions)
 
     # ---------------------------------------------------------------------------------------------------- partitions
 

@@ -54,5 +54,15 @@ class List:
     producer_ids: tuple[int, ...] = ()
 
 
+@frozen(kw_only=True)
+class Verify:
+    """Whether these partitions are part of the open transaction of this producer. Leaders of partitions ask it."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    partitions: tuple[TopicPartition, ...]
+
+
 OfOne: TypeAlias = Initialize | AddPartitions | End
 Request: TypeAlias = OfOne | Describe | List

@@ -8,6 +8,9 @@ know, and goes on with a higher epoch.
 
 A process crashes in the middle of a transaction, or pauses for longer than its transaction may last, and then another
 one with its transactional id comes, sometimes before the last one has ended.
+
+A batch is sometimes on its way for so long that its producer gives it up, and aborts. It arrives after the end of its
+transaction, when it must not open another one, which nobody would end.
 """
 
 from __future__ import annotations
@@ -47,7 +50,9 @@ ADD_VERSION: Final = 3
 END_VERSION: Final = 3
 SENDS_MAX: Final = 10
 """How often a batch is sent before its transaction is aborted."""
-CRASH_SHARE, PAUSE_SHARE, BEGIN_SHARE, TWIN_SHARE = 0.02, 0.02, 0.05, 0.003
+CRASH_SHARE, PAUSE_SHARE, BEGIN_SHARE, TWIN_SHARE, LATE_SHARE = 0.02, 0.02, 0.05, 0.003, 0.3
+LATE_US_MAX: Final = 500 * MS
+"""How long after the end of its transaction a batch arrives."""
 
 FENCED: Final = frozenset(
     {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
@@ -143,8 +148,10 @@ class Transactions:
         if errors:
             raise AbortingError
 
-    def send(self, attempt: Attempt, topic: str, index: int, sources: Sequence[Source | None]) -> Script[None]:
-        """A batch of new records, of which these are the sources."""
+    def request(
+        self, attempt: Attempt, topic: str, index: int, sources: Sequence[Source | None]
+    ) -> tuple[ProduceRequest, list[bytes]]:
+        """A batch of new records, of which these are the sources, and its values."""
         size = int(self.rng.random() ** 4 * 800)
         values = [self.judge.sends(attempt, source, size) for source in sources]
         sequence = self._sequences.get((topic, index), 0)
@@ -163,12 +170,17 @@ class Transactions:
             timeout_ms=PRODUCE_TIMEOUT_MS,
             topic_data=(TopicProduceData(name=topic, partition_data=(partition,)),),
         )
+        return body, values
+
+    def send(self, attempt: Attempt, topic: str, index: int, sources: Sequence[Source | None]) -> Script[None]:
+        """A batch of new records, of which these are the sources."""
+        body, values = self.request(attempt, topic, index, sources)
         for _ in range(SENDS_MAX):
             leader = yield from self.client.leader(topic, index)
             answer = None if leader is None else (yield Ask(leader.broker, body, PRODUCE_VERSION))
             errors = set() if answer is None else errors_of(answer)
             if answer is not None and not errors:
-                self._sequences[topic, index] = sequence + len(values)
+                self._sequences[topic, index] = self._sequences.get((topic, index), 0) + len(values)
                 attempt.known.update(values)
                 return
             self.client.forget_leader(topic, index)
@@ -178,6 +190,10 @@ class Transactions:
                 raise AbortingError
             yield self.client.pause(BACKOFF_US)
         raise AbortingError
+
+    def indexes_of(self, topic: str) -> list[int]:
+        """The partitions to which this epoch has written."""
+        return sorted(index for name, index in self._sequences if name == topic)
 
     def end(self, attempt: Attempt, *, commits: bool) -> Script[None]:
         """End it. Raises FencedError."""
@@ -271,11 +287,30 @@ class TransactionalProducer(ScriptedClient):
             if not (yield from self._fill(transactions, attempt)):
                 attempt.may_commit = False
                 return False
+            late = None if commits or not self.chance(LATE_SHARE) else self._delayed(transactions, attempt)
             yield from transactions.end(attempt, commits=commits)
+            if late is not None:
+                self.perform(self._deliver(*late))
+                # What became of the batch is not known.
+                yield self.pause(LATE_US_MAX)
+                yield from transactions.begin(keeps=True)
         except AbortingError:
             attempt.may_commit = attempt.has_asked and attempt.may_commit
             yield from transactions.begin(keeps=True)
         return True
+
+    def _delayed(self, transactions: Transactions, attempt: Attempt) -> tuple[int, ProduceRequest]:
+        """One more batch for a partition of the transaction, whose producer has no answer."""
+        index = self.rng.choice(transactions.indexes_of(self.style.topic))
+        body, _ = transactions.request(attempt, self.style.topic, index, [None])
+        return index, body
+
+    def _deliver(self, index: int, body: ProduceRequest) -> Script[None]:
+        yield Sleep(int(self.rng.random() * LATE_US_MAX))
+        leader = yield from self.leader(self.style.topic, index)
+        if leader is not None:
+            self.judge.judge.counts["batches after the end of their transaction"] += 1
+            yield Ask(leader.broker, body, PRODUCE_VERSION)
 
     def _fill(self, transactions: Transactions, attempt: Attempt) -> Script[bool]:
         indexes = yield from self.partitions(self.style.topic)
