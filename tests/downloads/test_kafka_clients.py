@@ -14,6 +14,7 @@ import pytest
 
 from tests.downloads.environments import cache
 from tests.downloads.kafka import CLIENT_VERSIONS, client_jars
+from tests.downloads.node import node, node_modules
 from tests.rigs.quick_java import QUICK
 
 pytestmark = [pytest.mark.downloads, pytest.mark.java, pytest.mark.process, pytest.mark.slow]
@@ -21,6 +22,8 @@ pytestmark = [pytest.mark.downloads, pytest.mark.java, pytest.mark.process, pyte
 PROGRAMS = Path(__file__).parent / "clients"
 NODE_MODULES = Path(sys.prefix, "share", "zab", "clients", "node_modules")
 """Where `make clients` puts kafkajs."""
+PLATFORMATIC = "1.35.0"
+"""The last one for Node 20."""
 RUN_SECONDS = 300.0
 
 
@@ -44,15 +47,22 @@ def test_java(ours: str, theirs: str, version: str) -> None:
 
 
 def test_kafkajs(ours: str, theirs: str) -> None:
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("node is not there: apt-get install nodejs npm, then make clients")
+    program = node()
     if not (NODE_MODULES / "kafkajs").is_dir():
         pytest.skip("kafkajs is not there: make clients")
     environment = {**os.environ, "NODE_PATH": str(NODE_MODULES), "KAFKAJS_NO_PARTITIONER_WARNING": "1"}
-    command = [node, str(PROGRAMS / "kafkajs.js")]
+    command = [program, str(PROGRAMS / "kafkajs.js")]
     expected = lines_of(command, theirs, environment)
     assert len(expected) >= 17
+    assert lines_of(command, ours, environment) == expected
+
+
+def test_platformatic(ours: str, theirs: str) -> None:
+    modules = node_modules("@platformatic/kafka", PLATFORMATIC)
+    environment = {**os.environ, "NODE_PATH": str(modules)}
+    command = [node(), str(PROGRAMS / "platformatic.mjs")]
+    expected = lines_of(command, theirs, environment)
+    assert len(expected) >= 14
     assert lines_of(command, ours, environment) == expected
 
 
