@@ -17,7 +17,9 @@ from zab.pipeline.jobs.history import VIOLATIONS
 from zab.pipeline.jobs.hotspots import VIEWS
 from zab.pipeline.jobs.locks import LOCKS, OVERLAPS, QUEUE
 from zab.pipeline.jobs.sessions import LIVES, WAVES
+from zab.pipeline.jobs.verify_topics import VERIFY_TOPICS
 from zab.pipeline.schema import DAMAGE, LOG, SESSIONS, TOPIC, ZNODES, Column
+from zab.pipeline.topics import comparing
 from zab.pipeline.verify.findings import DEVIATIONS, STATED
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ NAMED_OTHERWISE: dict[str, tuple[Column, ...]] = {
     "locks --show queue": QUEUE,
     "locks --show summary": LOCKS,
     "locks --show overlaps": OVERLAPS,
+    "verify --topics": VERIFY_TOPICS,
     "history": VIOLATIONS,
     "history: what is recorded": HISTORY,
 }
@@ -87,7 +90,15 @@ def test_every_result_is_there() -> None:
     )
 
 
-@pytest.mark.parametrize(("title", "kinds"), [("Kinds of deviations", DEVIATIONS), ("Kinds of what is stated", STATED)])
+@pytest.mark.parametrize(
+    ("title", "kinds"),
+    [
+        ("Kinds of deviations", DEVIATIONS),
+        ("Kinds of what is stated", STATED),
+        ("Kinds of deviations of topics", comparing.DEVIATIONS),
+        ("Kinds of what is stated of topics", comparing.STATED),
+    ],
+)
 def test_the_kinds_of_findings_are_those_of_the_code(title: str, kinds: dict[str, str]) -> None:
     assert table(title, RESULTS) == [(f"`{kind}`", meaning) for kind, meaning in kinds.items()]
 

@@ -25,7 +25,22 @@ from zab.pipeline.topics.options import TopicOptions
 from zab.pipeline.topics.planning import plan_topics
 from zab.pipeline.topics.rows import piece_rows
 
-__all__ = ["NOW", "BrokerFiles", "batch", "marker", "produced", "rows_of"]
+__all__ = [
+    "BLANK",
+    "NOW",
+    "PAIRS",
+    "BrokerFiles",
+    "batch",
+    "marker",
+    "produced",
+    "replica_files",
+    "rewrite",
+    "rows_of",
+]
+
+BLANK = b"x" * 40
+PAIRS = 30
+"""Batches of two records each in `replica_files`."""
 
 
 class BrokerFiles:
@@ -88,3 +103,29 @@ def rows_of(
     tasks = plan_topics(parsed, columns, task_bytes=task_bytes)
     pieces = [piece for task in tasks for piece in task.pieces]
     return [row for piece in pieces for found in piece_rows(piece, columns) for row in found.to_pylist()]
+
+
+def replica_files(root: Path, broker: int, *, epoch: int = 0, upto: int = PAIRS, cleaned: int = 0) -> BrokerFiles:
+    """A broker with so many batches of two records each in partition 0 of `t`, in some segments."""
+    found = BrokerFiles(root / f"broker-{broker}", broker=broker, segment_bytes=1500)
+    found.add("t", *(batch([BLANK, b"%d" % number]) for number in range(upto)), epoch=epoch)
+    found.save()
+    if cleaned:
+        (found.root / "cleaner-offset-checkpoint").write_text(f"0\n1\nt 0 {cleaned}\n")
+    return found
+
+
+def rewrite(broker: BrokerFiles, number: int, value: bytes, epoch: int = 0) -> Path:
+    """Another batch of the same size at the place of this one, with a good checksum."""
+    wanted = 2 * number
+    segment = [path for path in broker.segments("t") if int(path.stem) <= wanted][-1]
+    content = bytearray(segment.read_bytes())
+    at = 0
+    while int.from_bytes(content[at : at + 8], "big") != wanted:
+        at += 12 + int.from_bytes(content[at + 8 : at + 12], "big")
+    other = batch([value.ljust(len(BLANK), b"y"), b"%d" % number])
+    other[0:8] = wanted.to_bytes(8, "big")
+    other[12:16] = epoch.to_bytes(4, "big")
+    content[at : at + len(other)] = other
+    segment.write_bytes(content)
+    return segment

@@ -1,20 +1,35 @@
-"""The jobs of `zab pipeline` that check: `verify` checks members' files, `history` the replies that clients got.
+"""The jobs of `zab pipeline` that check: `verify` checks members' files, or the replicas of brokers' topics; `history`
+checks the replies that clients got.
 
 Wrong input is reported before Spark starts.
 """
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from zab.cli.pipeline.run import Run
+from zab.cli.terminal import count_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["history_job", "verify_job"]
+__all__ = ["check_verify", "history_job", "verify_job"]
 
 _STATED_MAX: Final = 30
+
+
+def check_verify(own: dict[str, Any]) -> None:
+    """Whether the options of `verify` go together. Raises BadParameter."""
+    for name, is_given in (
+        ("--no-chains", not own["chains"]),
+        ("--snapshots", own["snapshots"]),
+        ("--replays", own["replays"]),
+    ):
+        if own["topics"] and is_given:
+            raise typer.BadParameter("it is about members, not about topics", param_hint=name)
+    if own["topic"] and not own["topics"]:
+        raise typer.BadParameter("it needs --topics", param_hint="--topic")
 
 
 def verify_job(
@@ -35,11 +50,18 @@ def verify_job(
             help="Compare the N newest snapshots with what the logs make of older ones.",
         ),
     ] = 0,
+    topics: Annotated[
+        bool, typer.Option("--topics", help="DIRS are log directories of brokers: compare the replicas of topics.")
+    ] = False,
+    topic: Annotated[list[str] | None, typer.Option("--topic", metavar="NAME", help="Only this topic.")] = None,
 ) -> "DataFrame":
-    """Check that the members hold one history, and all of it. Exit code 1 if not; every deviation has its place.
+    """Check that the members hold one history, and all of it; or that the replicas of topics are the same. Exit code
+    1 if not; every deviation has its place.
 
     A log that ends earlier, or begins later, is no deviation; it is reported on standard error."""
-    run.look()
+    if topics:
+        return _topics(run, topic or [])
+    _look(run)
     from zab.pipeline.jobs.verify import as_rows, findings_of
 
     findings = findings_of(run.spark, run.dirs, chains=chains, snapshots=snapshots, replays=replays)
@@ -54,6 +76,43 @@ def verify_job(
     run.note(f"{len(found)} deviation{'s' * (len(found) != 1)}")
     run.shown = ("member", "kind", "zxid", "file", "offset", "sentence")
     return as_rows(run.spark, found)
+
+
+def _look(run: Run) -> None:
+    """Report directories without members' files before Spark starts. Raises PipelineError."""
+    from zab.pipeline.errors import PipelineError
+    from zab.pipeline.topics.replicas import find_replicas
+
+    try:
+        run.look()
+    except PipelineError as error:
+        try:
+            has_topics = bool(find_replicas(run.dirs))
+        except (PipelineError, OSError):
+            has_topics = False
+        if not has_topics:
+            raise
+        raise PipelineError(f"{error}; for the log directories of brokers there is --topics") from None
+
+
+def _topics(run: Run, names: list[str]) -> "DataFrame":
+    from zab.pipeline.jobs.verify_topics import replicas_in, topic_rows, verify_in
+
+    replicas = replicas_in(run.dirs, names)
+    verified = verify_in(run.spark, replicas)
+    stated = [one for one in verified.findings if not one.deviation]
+    for one in stated[:_STATED_MAX]:
+        who = "" if one.broker is None else f", broker {one.broker}"
+        run.note(f"{one.topic}-{one.partition}{who}: {one.kind}: {one.sentence}")
+    if len(stated) > _STATED_MAX:
+        run.note(f"{len(stated) - _STATED_MAX} more that are no deviations")
+    found = [one for one in verified.findings if one.deviation]
+    run.note(
+        f"{count_of(verified.partition_count, 'partition')} of {count_of(verified.broker_count, 'broker')}, "
+        f"{verified.batch_count:,} batches, {verified.byte_count:,} bytes; {count_of(len(found), 'deviation')}"
+    )
+    run.shown = ("topic", "partition", "broker", "kind", "offset", "until", "epoch", "file", "position", "sentence")
+    return topic_rows(run.spark, found)
 
 
 def history_job(

@@ -17,7 +17,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from zab.cli.pipeline.activity import audit_job, hotspots_job, locks_job, sessions_job
-from zab.cli.pipeline.checks import history_job, verify_job
+from zab.cli.pipeline.checks import check_verify, history_job, verify_job
 from zab.cli.pipeline.parquet import compact_job, follow_job
 from zab.cli.pipeline.report import report_job
 from zab.cli.pipeline.shipping import package_job
@@ -63,7 +63,7 @@ JOBS: Final[dict[str, Job]] = {
         instead_of_rows=("commands",),
         example=("--from", "0x100000010"),
     ),
-    "verify": Job(verify_job, takes_range=False, fails_on_rows=True),
+    "verify": Job(verify_job, takes_range=False, fails_on_rows=True, check=check_verify),
     "history": Job(
         history_job,
         order=("history", "path", "kind"),
