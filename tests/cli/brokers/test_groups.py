@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer
 from kafka import KafkaConsumer, TopicPartition
 
 from tests.cli.commands import Run
@@ -15,6 +17,8 @@ from tests.cli.json_page import check, table
 from tests.rigs.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.slow
+
+PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture
@@ -54,7 +58,7 @@ def test_a_group_is_listed_and_described(zab: Run, topic: str, group: str) -> No
     lines = [json.loads(line) for line in zab.out.splitlines()]
     for line in lines:
         check("group list", line)
-    assert {"group": group, "state": "Empty", "protocol": "consumer"} in lines
+    assert {"group": group, "state": "Empty", "kind": "classic", "protocol": "consumer"} in lines
     assert zab("group", "list", "--state", "Stable") == 0
     assert group not in zab.out
     assert zab("group", "describe", group, "--json") == 0
@@ -82,6 +86,45 @@ def test_a_group_with_members_is_not_reset_and_not_deleted(
     assert zab("group", "delete", group) == 1
     assert zab.err == f"zab: NON_EMPTY_GROUP {group}: it has members; stop them first\n"
     assert member.committed(TopicPartition(topic, 0)) == 2
+
+
+def test_a_group_whose_partitions_the_broker_assigns(zab: Run, topic: str, running_broker: KafkaBroker) -> None:
+    group = f"group-{uuid.uuid4()}"
+    settings = {"bootstrap.servers": running_broker.address, "group.id": group, "group.protocol": "consumer"}
+    consumer = Consumer({**settings, "client.id": "somebody", "auto.offset.reset": "earliest"})
+    try:
+        consumer.subscribe([topic])
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        seen = 0
+        while seen < 3:
+            assert time.monotonic() < deadline
+            message = consumer.poll(0.2)
+            seen += message is not None and message.error() is None
+        consumer.commit(asynchronous=False)
+        assert zab("group", "list", "--json") == 0
+        listed = [json.loads(line) for line in zab.out.splitlines()]
+        assert {"group": group, "state": "Stable", "kind": "consumer", "protocol": "consumer"} in listed
+        assert zab("group", "describe", group, "--json") == 0, zab.err
+        first, member, *partitions = [json.loads(line) for line in zab.out.splitlines()]
+        fields = table("Lines of `zab group describe`")
+        assert (list(first), list(member)) == (fields["group"], fields["member"])
+        assert all(list(line) == fields["partition"] for line in partitions)
+        assert (first["kind"], first["state"], first["members"], first["lag"]) == ("consumer", "Stable", 1, 0)
+        assert first["epoch"] == first["target_epoch"] == member["epoch"] > 0
+        assert (first["assignor"], member["kind"], member["client"]) == ("uniform", "consumer", "somebody")
+        assert member["assigned"] == member["target"] == {topic: [0, 1]}
+        assert (member["topics"], member["regex"], member["partitions"]) == ([topic], None, 2)
+        assert {line["member"] for line in partitions} == {member["member"]}
+        assert zab("group", "describe", group) == 0
+        told, of_member, *_ = zab.out.splitlines()
+        assert told == f"{group}: Stable, 1 member, lag 0, epoch {first['epoch']}, target of epoch {first['epoch']}"
+        assert of_member.endswith(f", 2 partitions, epoch {first['epoch']}, subscribes to {topic}")
+        assert zab("group", "reset", group, "--to", "beginning", "--execute") == 1
+        assert zab.err.startswith(f"zab: NON_EMPTY_GROUP {group}: it has 1 member")
+    finally:
+        consumer.close()
+    assert zab("group", "describe", group) == 0
+    assert zab.out.startswith(f"{group}: Empty, 0 members")
 
 
 def test_a_plan_is_shown_before_it_is_done(zab: Run, topic: str, group: str) -> None:

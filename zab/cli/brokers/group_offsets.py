@@ -28,13 +28,13 @@ class Committed:
         return None if self.offset is None or self.end is None else max(0, self.end - self.offset)
 
 
-def described(brokers: Brokers, admin: Any, group: str) -> dict[str, Any]:
-    """Raises RefusedError, also for a group that does not exist."""
+def described(brokers: Brokers, admin: Any, group: str) -> dict[str, Any] | None:
+    """A group of JoinGroup's protocol; None: there is none of this name. Raises RefusedError."""
     found: dict[str, Any] = brokers.patiently(lambda: admin.describe_groups([group]))[group]
     if found["error"]:
         raise RefusedError(group, ErrorCode.GROUP_AUTHORIZATION_FAILED, str(found["error"]))
     if found["group_state"] == "Dead":
-        raise RefusedError(group, ErrorCode.GROUP_ID_NOT_FOUND)
+        return None
     return found
 
 

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from zab.cli.brokers.clients import Brokers, carry_out
+from zab.cli.brokers.consumer_groups import members_of
 from zab.cli.brokers.group_offsets import committed_of
 from zab.cli.brokers.options import GroupArgument, topic_partitions_of
 from zab.cli.brokers.positions import POSITION_HELP, parse_position, resolved
@@ -65,8 +66,7 @@ def reset_command(
 
 def _refuse_members(brokers: Brokers, admin: Any, group: str) -> None:
     """Raises RefusedError for a group with members; one that does not exist has none."""
-    found = brokers.patiently(lambda: admin.describe_groups([group]))[group]
-    count = len(found["members"])
+    count = members_of(brokers, admin, group)
     if count:
         detail = f"it has {count_of(count, 'member')}, which would commit over it; stop them first"
         raise RefusedError(group, ErrorCode.NON_EMPTY_GROUP, detail)

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from zab.cli.brokers.clients import Brokers, carry_out
+from zab.cli.brokers.consumer_groups import MEMBER_TYPES, described_consumer_group, partitions_of
 from zab.cli.brokers.group_offsets import Committed, committed_of, described
 from zab.cli.brokers.group_reset import reset_command
 from zab.cli.brokers.options import GroupArgument
@@ -27,6 +28,8 @@ __all__ = ["group_app"]
 
 group_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
+_LISTED: Final = {"group": "group_id", "state": "group_state", "kind": "group_type", "protocol": "protocol_type"}
+"""The fields of `zab group list`, with the library's names."""
 _HEAD: Final = ("topic", "partition", "committed", "end", "lag", "member", "host")
 
 
@@ -53,14 +56,11 @@ def list_command(
         found = [each for each in groups if not wanted or each.get("group_state", "").lower() in wanted]
         if json:
             for each in found:
-                say(
-                    json_line(
-                        {"group": each["group_id"], "state": each.get("group_state"), "protocol": each["protocol_type"]}
-                    )
-                )
+                say(json_line({name: each.get(key) for name, key in _LISTED.items()}))
         elif found:
-            rows = [(in_line(each["group_id"]), in_line(cell(each.get("group_state")))) for each in found]
-            for text in columns([("group", "state"), *rows]):
+            head = ("group", "state", "kind")
+            rows = [tuple(in_line(cell(each.get(_LISTED[name]))) for name in head) for each in found]
+            for text in columns([head, *rows]):
                 say(text)
 
     carry_out(context, work)
@@ -72,7 +72,8 @@ def describe_command(context: typer.Context, group: GroupArgument, json: JsonOpt
 
     def work(brokers: Brokers) -> None:
         with brokers.admin() as admin:
-            found = described(brokers, admin, group)
+            classic = described(brokers, admin, group)
+            found = _of_classic(classic) if classic is not None else _of_consumers(brokers, admin, group)
             committed = committed_of(brokers, admin, group)
         lines = list(_lines(group, found, committed))
         for text in map(json_line, lines) if json else _text_of(lines):
@@ -81,32 +82,72 @@ def describe_command(context: typer.Context, group: GroupArgument, json: JsonOpt
     carry_out(context, work)
 
 
+def _of_classic(found: dict[str, Any]) -> dict[str, Any]:
+    """A group of JoinGroup's protocol, in the form that both have here."""
+    return {
+        "state": found["group_state"],
+        "kind": "classic",
+        "protocol": found["protocol_type"],
+        "assignor": found["protocol_data"] or None,
+        "epoch": None,
+        "target_epoch": None,
+        "members": [
+            {
+                "member": member["member_id"],
+                "instance": member.get("group_instance_id"),
+                "client": member["client_id"],
+                "host": member["client_host"],
+                "kind": "classic",
+                "epoch": None,
+                "topics": _subscribed(member),
+                "regex": None,
+                "assigned": _assigned(member),
+                "target": None,
+            }
+            for member in found["members"]
+        ],
+    }
+
+
+def _of_consumers(brokers: Brokers, admin: Any, group: str) -> dict[str, Any]:
+    """A group of KIP-848. Raises RefusedError, also for a group that does not exist."""
+    found = described_consumer_group(brokers, admin, group)
+    return {
+        "state": found["group_state"],
+        "kind": "consumer",
+        "protocol": "consumer",
+        "assignor": found["assignor_name"] or None,
+        "epoch": found["group_epoch"],
+        "target_epoch": found["assignment_epoch"],
+        "members": [
+            {
+                "member": member["member_id"],
+                "instance": member["instance_id"],
+                "client": member["client_id"],
+                "host": member["client_host"],
+                "kind": MEMBER_TYPES.get(member.get("member_type", -1)),
+                "epoch": member["member_epoch"],
+                "topics": sorted(member["subscribed_topic_names"]),
+                "regex": member["subscribed_topic_regex"] or None,
+                "assigned": partitions_of(member["assignment"]),
+                "target": partitions_of(member["target_assignment"]),
+            }
+            for member in sorted(found["members"], key=lambda member: str(member["member_id"]))
+        ],
+    }
+
+
 def _lines(group: str, found: dict[str, Any], committed: dict[tuple[str, int], Committed]) -> Iterator[dict[str, Any]]:
     """The lines of JSON: one for the group, one for each member, one for each partition."""
     members = found["members"]
     lags = [each.lag for each in committed.values() if each.lag is not None]
-    yield {
-        "type": "group",
-        "group": group,
-        "state": found["group_state"],
-        "protocol": found["protocol_type"],
-        "assignor": found["protocol_data"] or None,
-        "members": len(members),
-        "lag": sum(lags) if lags else None,
-    }
+    lag = sum(lags) if lags else None
+    yield {"type": "group", "group": group, **found, "members": len(members), "lag": lag}
     owners: dict[tuple[str, int], dict[str, Any]] = {}
     for member in members:
-        places = list(_assigned(member))
+        places = [(topic, partition) for topic, each in member["assigned"].items() for partition in each]
         owners.update((place, member) for place in places)
-        yield {
-            "type": "member",
-            "group": group,
-            "member": member["member_id"],
-            "instance": member.get("group_instance_id"),
-            "client": member["client_id"],
-            "host": member["client_host"],
-            "partitions": len(places),
-        }
+        yield {"type": "member", "group": group, **member, "partitions": len(places)}
     nothing = Committed(None, None)
     for topic, partition in sorted(committed.keys() | owners.keys()):
         one, owner = committed.get((topic, partition), nothing), owners.get((topic, partition))
@@ -118,18 +159,22 @@ def _lines(group: str, found: dict[str, Any], committed: dict[tuple[str, int], C
             "committed": one.offset,
             "end": one.end,
             "lag": one.lag,
-            "member": None if owner is None else owner["member_id"],
-            "host": None if owner is None else owner["client_host"],
+            "member": None if owner is None else owner["member"],
+            "host": None if owner is None else owner["host"],
         }
 
 
-def _assigned(member: dict[str, Any]) -> Iterator[tuple[str, int]]:
+def _assigned(member: dict[str, Any]) -> dict[str, list[int]]:
     """What the member's assignment says; nothing where the library does not know its protocol."""
     assignment = member.get("member_assignment")
-    if isinstance(assignment, dict):
-        for each in assignment.get("assigned_partitions") or ():
-            for partition in each["partitions"]:
-                yield each["topic"], partition
+    if not isinstance(assignment, dict):
+        return {}
+    return {each["topic"]: sorted(each["partitions"]) for each in assignment.get("assigned_partitions") or ()}
+
+
+def _subscribed(member: dict[str, Any]) -> list[str]:
+    metadata = member.get("member_metadata")
+    return sorted(metadata.get("topics") or ()) if isinstance(metadata, dict) else []
 
 
 def _text_of(lines: list[dict[str, Any]]) -> Iterator[str]:
@@ -137,14 +182,26 @@ def _text_of(lines: list[dict[str, Any]]) -> Iterator[str]:
     for line in lines:
         if line["type"] == "group":
             counts = f"{count_of(line['members'], 'member')}, lag {cell(line['lag'])}"
-            yield in_line(f"{line['group']}: {line['state']}, {counts}")
+            epochs = "" if line["epoch"] is None else f", epoch {line['epoch']}, target of epoch {line['target_epoch']}"
+            yield in_line(f"{line['group']}: {line['state']}, {counts}{epochs}")
         elif line["type"] == "member":
-            client = f"client {line['client']} at {line['host']}"
-            yield in_line(f"  {line['member']}: {client}, {count_of(line['partitions'], 'partition')}")
+            yield in_line(f"  {line['member']}: {_text_of_member(line)}")
         else:
             table.append(tuple(in_line(cell(line[key])) for key in _HEAD))
     if table:
         yield from columns([_HEAD, *table])
+
+
+def _text_of_member(line: dict[str, Any]) -> str:
+    said = [f"client {line['client']} at {line['host']}", count_of(line["partitions"], "partition")]
+    if line["epoch"] is not None:
+        topics = [*line["topics"], *([f"regex {line['regex']}"] if line["regex"] else [])]
+        said += [f"epoch {line['epoch']}", f"subscribes to {', '.join(topics) or 'nothing'}"]
+        if line["kind"] == "classic":
+            said.append("classic protocol")
+        if line["target"] != line["assigned"]:
+            said.append(f"is to have {sum(map(len, line['target'].values()))}")
+    return ", ".join(said)
 
 
 @group_app.command("delete")
