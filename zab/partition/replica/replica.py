@@ -28,7 +28,7 @@ from zab.kafka.primitives import Uuid
 from zab.partition.image.partition_state import NO_EPOCH, NO_LEADER, PartitionState
 from zab.partition.log.log import BATCH, LOG_APPEND_TIME, Appended, Log
 from zab.partition.log.transaction_index import AbortedTransaction
-from zab.partition.records.batch import BatchHeader, read_header, stamp_max_timestamp
+from zab.partition.records.batch import BatchError, BatchHeader, read_header, stamp_max_timestamp
 from zab.partition.records.checks import Checked, ProduceRules, check_produced
 from zab.partition.replica.leader import Leader, LogPosition
 from zab.partition.replica.record_search import RecordSearch
@@ -80,6 +80,12 @@ class Read:
     """The aborted transactions of the data; None: all records are wanted."""
     diverging: tuple[int, int] | None = None
     """An epoch and the offset at which it ends here: up to there at the most, the reader has what the leader has."""
+
+
+def _unreadable(error: BatchError | OSError) -> ReplicaError:
+    """What somebody is told who reads where the files of a log are damaged: they may be whole elsewhere."""
+    is_damaged = isinstance(error, BatchError)
+    return ReplicaError(ErrorCode.CORRUPT_MESSAGE if is_damaged else ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
 
 class Replica:
@@ -265,7 +271,7 @@ class Replica:
         is_follower: bool = False,
     ) -> Read:
         """What is there from `offset` on: whole batches, as many as fit into `max_bytes`, and at least one. With
-        `max_bytes` 0 no data is looked for. Raises ReplicaError, LogError, OSError."""
+        `max_bytes` 0 no data is looked for. Raises ReplicaError, also if its files are damaged, and LogError."""
         self.leading(current_leader_epoch)
         log = self.log
         marks = log.high_watermark, log.last_stable_offset, log.log_start
@@ -278,9 +284,12 @@ class Replica:
             raise ReplicaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         is_committed = isolation is Isolation.READ_COMMITTED and not is_follower
         bound = log.log_end if is_follower else self.bound(isolation)
-        found = log.slice(offset, bound, max_bytes) if max_bytes > 0 and offset < bound else None
+        try:
+            found = log.slice(offset, bound, max_bytes) if max_bytes > 0 and offset < bound else None
+            aborted = log.aborted_in(offset, found, bound) if is_committed and found is not None else []
+        except (BatchError, OSError) as error:
+            raise _unreadable(error) from None
         data = None if found is None else FileSlice(found.path, found.position, found.length)
-        aborted = log.aborted_in(offset, found, bound) if is_committed and found is not None else []
         return Read(*marks, data=data, aborted=aborted if is_committed else None)
 
     def marks(self) -> tuple[object, ...]:
@@ -292,7 +301,7 @@ class Replica:
         self, reader: Reader, offset: int, max_bytes: int, *, current_leader_epoch: int, last_fetched_epoch: int
     ) -> Read:
         """`read` for a follower, which also says where it is. Only what passed all checks is noted: the offset of a
-        follower whose history parts from this log tells nothing. Raises ReplicaError, LogError, OSError."""
+        follower whose history parts from this log tells nothing. Raises as `read`."""
         leader = self.leading(current_leader_epoch)
         if reader.broker_id not in leader.followers:
             # It may know a newer assignment.
@@ -328,8 +337,11 @@ class Replica:
 
     def search(self, timestamp: int, bound: int) -> RecordSearch | None:
         """Where the first record below `bound` of this time or later (ms since 1970) is to be looked for; None: there
-        is none. Raises OSError."""
-        found = self.log.find_by_time(timestamp, bound)
+        is none. Raises ReplicaError if its files are damaged."""
+        try:
+            found = self.log.find_by_time(timestamp, bound)
+        except (BatchError, OSError) as error:
+            raise _unreadable(error) from None
         if found is None:
             return None
         batch = FileSlice(found.path, found.position, found.length)
