@@ -13,7 +13,12 @@ from zab.partition.local_replicas import LocalReplicas
 from zab.partition.log.directory import LogDirectory
 from zab.partition.log.files import Files
 from zab.partition.log.log import Log
+from zab.partition.log.offset_index import OffsetIndex
+from zab.partition.log.segment import RecentBatches
+from zab.partition.purgatory.timing_wheel import SIZE, TimingWheel
 from zab.partition.replica.replica import Replica
+from zab.partition.requests.request import Request
+from zab.partition.waiting_requests import WaitingRequests
 
 Patch = pytest.MonkeyPatch
 
@@ -70,3 +75,54 @@ def take_the_files_of_another_topic(patch: Patch) -> None:
 
     patch.setattr(LocalReplicas, "_take", taking)
     patch.setattr(LocalReplicas, "stop", lambda replicas, stopped, now: None)
+
+
+def point_past_what_was_cut(patch: Patch) -> None:
+    """Entries of an index stay when the log is cut, and point into other batches later. They are looked up here for
+    what is in memory as well."""
+    add = OffsetIndex.add
+
+    def adding(index: OffsetIndex, relative_last_offset: int, position: int) -> None:
+        last = index.entries[-1] if len(index) else (-1, -1)
+        if relative_last_offset > last[0] and position > last[1]:
+            add(index, relative_last_offset, position)
+
+    patch.setattr(RecentBatches, "knows", lambda recent, offset: False)
+    patch.setattr(RecentBatches, "first_position", None)
+    patch.setattr(OffsetIndex, "truncate", lambda index, position: None)
+    patch.setattr(OffsetIndex, "add", adding)
+
+
+def expire_at_the_end_of_a_bucket(patch: Patch) -> None:
+    """An operation expires when the last one of its bucket does."""
+    add = TimingWheel.add
+
+    def adding(wheel: TimingWheel[Any], deadline_ms: int, payload: Any) -> Any:
+        tick_ms = 1
+        while deadline_ms - wheel.now_ms >= tick_ms * SIZE:
+            tick_ms *= SIZE
+        return add(wheel, (deadline_ms // tick_ms + 1) * tick_ms, payload)
+
+    patch.setattr(TimingWheel, "add", adding)
+
+
+def complete_twice(patch: Patch) -> None:
+    """A request that has been answered is answered once more, and nothing asserts that it is not."""
+    settle = WaitingRequests.settle
+
+    def settling(requests: WaitingRequests, now: int) -> bool:
+        before = list(requests._owners)
+        found = settle(requests, now)
+        for operation in before:
+            if operation not in requests._owners:
+                operation.complete()
+        return found
+
+    def answering(request: Request, pieces: list[Any]) -> None:
+        before = request._place.pieces or []
+        request._place.pieces = None
+        answer_with(request, [*before, *pieces])
+
+    answer_with = Request.answer_with
+    patch.setattr(Request, "answer_with", answering)
+    patch.setattr(WaitingRequests, "settle", settling)

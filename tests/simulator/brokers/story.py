@@ -26,6 +26,7 @@ from typing import Any
 import attrs
 
 from zab.kafka.errors import ErrorCode
+from zab.kafka.messages.fetch import FetchPartition, FetchPartitionData, FetchRequest, FetchTopic
 from zab.kafka.messages.placement import (
     AlterPartitionReassignmentsRequest,
     ElectLeadersRequest,
@@ -53,7 +54,7 @@ from zab.partition.replica.replica import Replica
 from zab.simulator.brokers.administrator import TopicPlan
 from zab.simulator.brokers.client import Client
 from zab.simulator.brokers.cluster import BrokerCluster
-from zab.simulator.brokers.consumer import Consumer
+from zab.simulator.brokers.consumer import FETCH_VERSION, Consumer
 from zab.simulator.brokers.coordination import SERVICE
 from zab.simulator.brokers.judge import Sent
 from zab.simulator.brokers.process import BrokerProcess
@@ -361,6 +362,27 @@ class Story:
         answer = self.answer(self.controller, body, 0)
         assert not answer.responses[0].partitions[0].error_code, answer
 
+    def fetch(self, offset: int, max_wait_ms: int = 0, at: int | None = None, last_epoch: int = -1) -> Pending:
+        """Fetch as a consumer does that knows the newest leader epoch."""
+        broker = self.leader if at is None else at
+        partition = FetchPartition(
+            partition=0,
+            current_leader_epoch=self.epoch,
+            fetch_offset=offset,
+            last_fetched_epoch=last_epoch,
+            partition_max_bytes=1 << 20,
+        )
+        topic_id = next(replica.topic_id for each in self.cluster.processes if (replica := _of(each, self.plan.name)))
+        wanted = (FetchTopic(topic_id=topic_id, partitions=(partition,)),)
+        return self.ask(broker, FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, topics=wanted), FETCH_VERSION)
+
+    def fetched(self, offset: int, **how: Any) -> FetchPartitionData:
+        """What such a fetch is answered for the partition."""
+        pending = self.fetch(offset, **how)
+        self.until(lambda: pending.is_over)
+        found: FetchPartitionData = pending.answer.responses[0].partitions[0]
+        return found
+
     def author(self, broker: int) -> Author:
         """Another idempotent producer."""
         answer = self.answer(broker, InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), 4)
@@ -375,13 +397,16 @@ class Story:
         timeout_ms: int = 20_000,
         by: Author | None = None,
         sequence: int | None = None,
+        key: bytes | None = None,
+        size_bytes: int = 0,
     ) -> Pending:
-        """Send a batch to the leader, or to another broker. With `sequence` it is sent once more."""
+        """Send a batch to the leader, or to another broker. With `sequence` it is sent once more. All its records have
+        this key, and values that are made longer by `size_bytes`."""
         broker = self.leader if at is None else at
         topic_id = self.replica(broker).topic_id
         data = []
         for value in values:
-            name = f"{value} ".encode()
+            name = f"{value} ".encode() + bytes(size_bytes)
             data.append(name)
             if name not in self.judge.sent:
                 self.numbers["x"] += 1
@@ -392,7 +417,7 @@ class Story:
             first = by.sequence if sequence is None else sequence
             numbers = {"producer_id": by.producer_id, "producer_epoch": by.epoch, "base_sequence": first}
             by.sequence = max(by.sequence, first + len(values))
-        batch = encode_batch([Record(at, self.client.wall_ms, None, value) for at, value in enumerate(data)], **numbers)
+        batch = encode_batch([Record(at, self.client.wall_ms, key, value) for at, value in enumerate(data)], **numbers)
         body = ProduceRequest(
             acks=acks,
             timeout_ms=timeout_ms,
@@ -476,6 +501,10 @@ class Story:
         return len(processes) == len(self.cluster.machines) and all(
             set(each.broker.image.brokers) == brokers for each in processes
         )
+
+
+def _of(process: BrokerProcess, name: str) -> Replica | None:
+    return process.broker.replicas.get(name, 0)
 
 
 def _profile(plan: TopicPlan, brokers: int, lines: str, seed: int) -> Profile:

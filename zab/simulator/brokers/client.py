@@ -35,6 +35,7 @@ METADATA_VERSION: Final = 12
 TIMEOUT_US: Final = 3_000 * MS
 """How long a client waits for an answer."""
 ANSWER_BYTES_MAX: Final = 1 << 26
+CORRELATION_BYTES: Final = 4
 
 Then = Callable[[Any], None]
 
@@ -176,13 +177,15 @@ class Client:
             return
         for payload in talk.frames.feed(data):
             if not talk.asked:
-                return
+                if self._talks.get(talk.broker) is not talk:
+                    return
+                raise SafetyError("answers are in the order of requests", f"{self.name} has asked nothing")
             asked = talk.asked.popleft()
-            correlation_id, body = decode_response(asked.key, asked.version, payload)
+            correlation_id = int.from_bytes(payload[:CORRELATION_BYTES], "big")
             if correlation_id != asked.correlation_id:
                 text = f"{self.name} is answered {correlation_id} instead of {asked.correlation_id}"
                 raise SafetyError("answers are in the order of requests", text)
-            asked.then(body)
+            asked.then(decode_response(asked.key, asked.version, payload)[1])
 
     # -------------------------------------------------------------------------------------------------------- metadata
 

@@ -2,6 +2,7 @@
 
     one owner                   no partition is assigned to two members in one generation
     one leader                  a generation has one member that assigns; see below
+    static members are fenced   once a process has the assignment of an instance id, an earlier one commits no more
     old generations             a commit of a generation is refused once a later generation has assignments
     committed offsets           an offset that is fetched was committed; no commit is forgotten that was acknowledged
                                 before, for one that was over before it began; a refused one is never seen
@@ -41,6 +42,23 @@ Place = tuple[str, str, int]
 """A group, a topic and a partition."""
 
 
+@attrs.frozen
+class Instance:
+    """A process that is a static member, by its ids."""
+
+    instance_id: str
+    member_id: str
+
+
+@attrs.frozen
+class Taking:
+    """A process takes the place of an instance id: from its request to join until it has its assignment."""
+
+    member_id: str
+    begun_at: int
+    ended_at: int
+
+
 @attrs.define(eq=False)
 class Commit:
     """One offset that a member wants to commit. `number` travels as its metadata."""
@@ -52,6 +70,7 @@ class Commit:
     ended_at: int = NEVER
     """When it was acknowledged."""
     is_refused: bool = False
+    instance: Instance | None = None
 
 
 @attrs.define(eq=False)
@@ -64,6 +83,8 @@ class Group:
     """When a generation was first seen to have an assignment."""
     processed: dict[tuple[str, int], set[int]] = attrs.Factory(dict)
     """The offsets of the records that its members were given."""
+    takings: dict[str, list[Taking]] = attrs.Factory(dict)
+    """The processes that have had each instance id."""
 
 
 @attrs.define(eq=False)
@@ -95,16 +116,23 @@ class GroupJudge:
                 raise SafetyError("one owner", text)
         self.judge.counts["assignments of groups"] += 1
 
+    def took(self, now: int, group: str, instance: Instance, begun_at: int) -> None:
+        """A static member, which asked to join at that time, has its assignment."""
+        taking = Taking(instance.member_id, begun_at, now)
+        self.of(group).takings.setdefault(instance.instance_id, []).append(taking)
+
     def processed(self, group: str, topic: str, index: int, offsets: Iterable[int]) -> None:
         """A member was given these records."""
         self.of(group).processed.setdefault((topic, index), set()).update(offsets)
 
     # --------------------------------------------------------------------------------------------------------- commits
 
-    def commits_now(self, now: int, place: Place, offset: int, generation: int) -> Commit:
+    def commits_now(
+        self, now: int, place: Place, offset: int, generation: int, instance: Instance | None = None
+    ) -> Commit:
         """A member begins to commit this offset."""
         self.count += 1
-        commit = Commit(self.count, offset, generation, now)
+        commit = Commit(self.count, offset, generation, now, instance=instance)
         self.commits.setdefault(place, {})[commit.number] = commit
         return commit
 
@@ -124,6 +152,17 @@ class GroupJudge:
         if 0 <= commit.generation < max(later, default=-1):
             text = f"{group} takes an offset of generation {commit.generation}, after {max(later)} was assigned"
             raise SafetyError("old generations", text)
+        if commit.instance is not None:
+            self._check_instance(known, commit.instance, commit)
+
+    def _check_instance(self, known: Group, instance: Instance, commit: Commit) -> None:
+        takings = known.takings.get(instance.instance_id, [])
+        own_at = max((each.ended_at for each in takings if each.member_id == instance.member_id), default=0)
+        for each in takings:
+            is_later = each.begun_at > own_at and each.ended_at < commit.begun_at
+            if each.member_id != instance.member_id and is_later:
+                text = f"{instance} commits {commit.offset}, after {each.member_id} has taken its place"
+                raise SafetyError("static members are fenced", text)
 
     def acknowledged(self, now: int, place: Place, commit: Commit) -> None:
         """The commit counts."""

@@ -40,7 +40,7 @@ from zab.partition.records.batch import check_crc, walk
 from zab.partition.records.record import Record, decode_records
 from zab.simulator.brokers import assignors
 from zab.simulator.brokers.assignors import Partition
-from zab.simulator.brokers.committed_offsets import Commit, GroupJudge
+from zab.simulator.brokers.committed_offsets import Commit, GroupJudge, Instance
 from zab.simulator.brokers.consumer import FETCH_VERSION, READ_COMMITTED, whole_batches
 from zab.simulator.brokers.scripted_client import BACKOFF_US, OF_GROUP, Ask, Running, Script, ScriptedClient, Sleep
 from zab.simulator.world.schedule import MS
@@ -93,6 +93,8 @@ class GroupMember:
         self.is_alive = True
         self.must_join = False
         self._is_joining = False
+        self._joins_since = 0
+        """When it asked to join last."""
         self._resting_until = 0
         self._scripts: list[Running] = []
 
@@ -103,6 +105,12 @@ class GroupMember:
     @property
     def is_over(self) -> bool:
         return not self.is_alive or self.client.is_stopped
+
+    @property
+    def instance(self) -> Instance | None:
+        """What it is as a static member."""
+        instance_id = self.style.instance_id
+        return None if instance_id is None else Instance(instance_id, self.member_id)
 
     def start(self) -> None:
         self._scripts = [self.client.perform(self._main()), self.client.perform(self._beat())]
@@ -199,6 +207,7 @@ class GroupMember:
             protocol_type=PROTOCOL_TYPE,
             protocols=(JoinGroupRequestProtocol(name=style.protocol, metadata=metadata),),
         )
+        self._joins_since = self.now
         answer: JoinGroupResponse | None = yield from self.ask(
             body, style.join_version, style.rebalance_timeout_ms + 5_000
         )
@@ -248,6 +257,8 @@ class GroupMember:
         assigned = assignors.decoded(answer.assignment)
         owner = style.instance_id or self.member_id
         self.judge.assigned(self.now, style.group, self.generation, owner, sorted(assigned))
+        if self.instance is not None:
+            self.judge.took(self.now, style.group, self.instance, self._joins_since)
         if misses_topics or (style.is_cooperative and self.positions.keys() - assigned):
             # What it gives up is for others.
             self.must_join = True
@@ -315,7 +326,7 @@ class GroupMember:
         if not offsets or self.generation < 0:
             return
         commits = {
-            each: self.judge.commits_now(self.now, self.place(each), position, self.generation)
+            each: self.judge.commits_now(self.now, self.place(each), position, self.generation, self.instance)
             for each, position in offsets.items()
         }
         topics = sorted({topic for topic, _ in offsets})

@@ -19,7 +19,7 @@ from zab.partition.records.builder import BatchBuilder
 from zab.partition.records.record import decode_records
 from zab.simulator.brokers.consumer import FETCH_VERSION, MAX_WAIT_MS, whole_batches
 from zab.simulator.brokers.keys import NUMBER, Expectation, KeyJudge
-from zab.simulator.brokers.producer import ALL, INIT_VERSION, PRODUCE_TIMEOUT_MS, PRODUCE_VERSION
+from zab.simulator.brokers.producer import ALL, GAPS, INIT_VERSION, PRODUCE_TIMEOUT_MS, PRODUCE_VERSION
 from zab.simulator.brokers.scripted_client import BACKOFF_US, Ask, Script, ScriptedClient
 from zab.simulator.world.verdict import SafetyError
 
@@ -84,6 +84,9 @@ class KeyProducer(ScriptedClient):
                 result = answer.responses[0].partition_responses[0]
                 if result.error_code == ErrorCode.NONE:
                     break
+                if result.error_code in GAPS:
+                    text = f"batch {sequence} of {self.name} is answered with {ErrorCode(result.error_code).name}"
+                    raise SafetyError("idempotence", text)
             self.forget_leader(self.topic, index)
             yield self.pause(BACKOFF_US)
         self._sequences[index] = sequence + len(written)

@@ -10,6 +10,7 @@
     MetadataLogMatchingProperty brokers that know the same partition epoch know the same state
     a new topic is empty        whatever topics of its name there were before
     what was stored survives    what was synced a power cut, what was written the end of a process
+    the last stable offset      is the first offset of a transaction that is open, or ends at the mark or above
     LogMatchingProperty         two replicas have the same bytes below both their high watermarks (`compare`)
 
 The true high watermark is the largest offset below which everything ever was stored on the whole maximal in-sync set of
@@ -216,6 +217,10 @@ class Observer:
                 if not whole and self.judge.of(key).is_excused:
                     continue
                 data = content(process.machine.disk, replica)
+                if replica.leader is not None and replica.log.written_end >= replica.log.high_watermark:
+                    stable = stable_end(data, replica.log.high_watermark)
+                    text = f"{_name(process, replica)}: {replica.log.last_stable_offset}, not {stable}"
+                    demand(replica.log.last_stable_offset == stable, "the last stable offset", text)
                 if key not in first:
                     first[key] = (process, replica, data)
                     continue
@@ -247,6 +252,21 @@ def prefix(data: bytes, mark: int) -> bytes:
             break
         at += header.size_bytes
     return data[:at]
+
+
+def stable_end(data: bytes, mark: int) -> int:
+    """The last stable offset of a log of which nothing was deleted."""
+    open_since: dict[int, int] = {}
+    unstable, at = [mark], 0
+    while at + HEADER_BYTES <= len(data):
+        header = read_header(data, at)
+        at += header.size_bytes
+        if header.is_control:
+            first = open_since.pop(header.producer_id, mark)
+            unstable += [first] if header.last_offset >= mark else []
+        elif header.is_transactional:
+            open_since.setdefault(header.producer_id, header.base_offset)
+    return min(*unstable, *open_since.values(), mark)
 
 
 def content(disk: FaultyDisk, replica: Replica) -> bytes:

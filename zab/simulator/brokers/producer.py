@@ -44,7 +44,7 @@ PRODUCE_TIMEOUT_MS: Final = 2_000
 ALL: Final = -1
 """The `acks` of a producer that waits for every replica in sync."""
 
-_GAPS: Final = frozenset(
+GAPS: Final = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         ErrorCode.UNKNOWN_PRODUCER_ID,
@@ -286,13 +286,13 @@ class Producer(Client):
             self._acknowledged(lane, batch, result.base_offset)
         elif error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             lane.batches.remove(batch)
-        elif error in _GAPS and lane.batches[0] is batch:
+        elif error in GAPS and lane.batches[0] is batch:
             # Everything before it is acknowledged.
             if self.cluster.is_newest(self.topic, lane.topic_id) and not lane.has_missed:
                 self.cluster.judge.gap(_key(lane), batch.values[0], error.name)
             self._begin_anew()
             return
-        elif error is None or error in _EXPECTED or error in _GAPS:
+        elif error is None or error in _EXPECTED or error in GAPS:
             lane.drains = True
         else:
             raise SafetyError("produce is answered with an error that may be", f"{self.name}: {error.name}")
