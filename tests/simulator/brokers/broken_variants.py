@@ -6,8 +6,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import attrs
 import pytest
 
+from zab.kafka.messages.fetch import FetchPartitionData
 from zab.partition.image.cluster_image import Topic
 from zab.partition.local_replicas import LocalReplicas
 from zab.partition.log.directory import LogDirectory
@@ -17,6 +19,7 @@ from zab.partition.log.offset_index import OffsetIndex
 from zab.partition.log.segment import RecentBatches
 from zab.partition.purgatory.timing_wheel import SIZE, TimingWheel
 from zab.partition.replica.replica import Replica
+from zab.partition.requests.fetch_sessions import Wanted
 from zab.partition.requests.request import Request
 from zab.partition.waiting_requests import WaitingRequests
 
@@ -126,3 +129,14 @@ def complete_twice(patch: Patch) -> None:
     answer_with = Request.answer_with
     patch.setattr(Request, "answer_with", answering)
     patch.setattr(WaitingRequests, "settle", settling)
+
+
+def tell_no_mark_without_records(patch: Patch) -> None:
+    """A fetch session is told nothing when only the high watermark has risen."""
+    has_news = Wanted.has_news
+
+    def forgetful(wanted: Wanted, data: FetchPartitionData, size_bytes: int) -> bool:
+        is_known = wanted.told_mark >= 0
+        return has_news(wanted, attrs.evolve(data, high_watermark=wanted.told_mark) if is_known else data, size_bytes)
+
+    patch.setattr(Wanted, "has_news", forgetful)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.simulator.brokers.story import Story, topic
+from tests.simulator.brokers.story import Author, Story, topic
 from zab.kafka.errors import ErrorCode
 from zab.kafka.messages.group_offsets import (
     OffsetCommitRequest,
@@ -14,8 +14,15 @@ from zab.kafka.messages.group_offsets import (
     OffsetFetchRequestTopic,
 )
 from zab.kafka.messages.groups import FindCoordinatorRequest
+from zab.kafka.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    EndTxnRequest,
+    InitProducerIdRequest,
+)
 from zab.partition.links.messages import FollowerAnswered
 from zab.simulator.brokers.committed_offsets import GroupJudge
+from zab.simulator.brokers.scripted_client import OF_GROUP, OF_TRANSACTION, errors_of
 from zab.simulator.world.schedule import MS
 from zab.simulator.world.verdict import demand
 
@@ -109,10 +116,43 @@ def an_offset_counts_once_every_replica_in_sync_has_it() -> None:
     judge.fetched(place, expectation, found.committed_offset, found.metadata)
 
 
-def _coordinator(story: Story) -> int:
+def s20_a_marker_that_is_not_committed() -> None:
+    """KAFKA-9807: a transaction ends for readers once its marker is below the high watermark."""
+    lines = "transaction.state.log.num.partitions=1\ntransaction.state.log.replication.factor=1\n"
+    story = Story(topic("t", 2), lines=lines)
+    story.create(1, 2)
+    coordinator = _coordinator(story, "x", OF_TRANSACTION)
+    begin = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000)
+    begun = _repeated(story, coordinator, begin, 4)
+    who = {"transactional_id": "x", "producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
+    add = AddPartitionsToTxnRequest(**who, topics=(AddPartitionsToTxnTopic(name="t", partitions=(0,)),))
+    assert not errors_of(story.answer(coordinator, add, 3))
+    story.write("0", by=Author(begun.producer_id, begun.producer_epoch), transactional_id="x")
+    answers = story.hold(1, 2, FollowerAnswered)
+    assert not errors_of(story.answer(coordinator, EndTxnRequest(**who, committed=True), 3))
+    story.until(lambda: story.end(1) == 2)
+    story.compare()
+    assert story.mark(1) == 1
+    assert not story.fetched(0, is_committed=True).records
+    assert story.fetched(0).records
+    story.release(answers)
+    story.until(lambda: story.mark(1) == 2)
+    assert story.fetched(0, is_committed=True).records
+
+
+def _repeated(story: Story, broker: int, body: object, version: int) -> Any:
+    """The answer to a request that is refused until a coordinator is loaded."""
+    while True:
+        answer = story.answer(broker, body, version)
+        if not answer.error_code:
+            return answer
+        story.pass_time(100)
+
+
+def _coordinator(story: Story, key: str = "g", kind: int = OF_GROUP) -> int:
     while True:
         for broker in story.alive:
-            answer = story.answer(broker, FindCoordinatorRequest(key="g", key_type=0), 3)
+            answer = story.answer(broker, FindCoordinatorRequest(key=key, key_type=kind), 3)
             if answer is not None and not answer.error_code and answer.node_id in story.alive:
                 return int(answer.node_id)
         story.pass_time(200)

@@ -8,9 +8,18 @@ The variants that each of them finds are in `test_broken_variants`.
 
 from __future__ import annotations
 
-from tests.simulator.brokers.story import Story, alters_a_partition, topic
+from tests.simulator.brokers.story import Story, topic
 from zab.kafka.errors import ErrorCode
+from zab.kafka.messages.offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from zab.partition.links.messages import FollowerAnswered, FollowerAsked, Told
+from zab.simulator.world.verdict import demand
 
 
 def s1_a_restart_does_not_cut_to_the_high_watermark() -> None:
@@ -70,6 +79,47 @@ def s3_two_quick_changes_of_the_leader() -> None:
     assert (story.end(1), story.end(2)) == (5, 3)
     assert story.in_sync == {1, 2}
     assert list(story.finish().values()) == [b"0 ", b"a1 ", b"a2 ", b"a3 ", b"c1 "]
+
+
+def s4_a_consumer_whose_history_parts() -> None:
+    """KIP-320: it has read what is gone, below the end of the log that is there now. Its epoch says so."""
+    story = Story(topic("t", 2))
+    story.create(1, 2)
+    story.write("0")
+    story.cut(1, 2)
+    for value in ("a1", "a2", "a3"):
+        story.write(value, acks=1)
+    story.move_to(2, 1)
+    for value in ("b1", "b2"):
+        story.write(value, acks=1)
+    former = story.epoch
+    story.move_to(1, 2)
+    story.write("c1", acks=1)
+    data = story.fetched(3, last_epoch=former)
+    assert not data.records
+    assert (data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == (0, 4)
+    asked = OffsetForLeaderPartition(partition=0, current_leader_epoch=story.epoch, leader_epoch=former)
+    body = OffsetForLeaderEpochRequest(topics=(OffsetForLeaderTopic(topic="t", partitions=(asked,)),))
+    [found] = story.answer(1, body, 3).topics[0].partitions
+    assert (found.error_code, found.leader_epoch, found.end_offset) == (ErrorCode.NONE, 0, 4)
+    story.finish()
+
+
+def s5_epochs_fence_readers() -> None:
+    """KAFKA-6880, KAFKA-7395: a reader of another leader epoch gets no data, whichever of the two knows less."""
+    story = Story(topic("t", 2))
+    story.create(1, 2)
+    story.write("0")
+    told = story.hold(3, 1, Told)
+    former = story.epoch
+    story.reassign(2, 1)
+    story.elect_preferred(2)
+    data = story.fetched(0, at=1)
+    assert (data.error_code, data.records or b"") == (ErrorCode.UNKNOWN_LEADER_EPOCH, b"")
+    data = story.fetched(0, at=2, epoch=former)
+    assert (data.error_code, data.records or b"") == (ErrorCode.FENCED_LEADER_EPOCH, b"")
+    story.release(told)
+    assert list(story.finish().values()) == [b"0 "]
 
 
 def s5_a_follower_whose_history_parts_does_not_count() -> None:
@@ -134,145 +184,41 @@ def s7_nobody_joins_below_the_start_of_the_epoch() -> None:
     assert list(story.finish().values()) == [b"0 ", b"1 ", b"2 "]
 
 
-def s8_a_shrink_counts_when_it_is_confirmed() -> None:
-    """KAFKA-13091: the controller has not heard of the shrink, and may elect who is to leave."""
-    story = Story(topic("t", 2))
-    story.create(1, 2)
-    story.write("0")
-    story.cut(1, 2)
-    asked = story.hold(1, 3, alters_a_partition)
-    story.write("a1", acks=1)
-    story.until(lambda: bool(asked.messages))
-    story.pass_time(1000)
-    assert story.mark(1) == 1
-    story.kill(1)
-    story.until(lambda: story.leads(2))
-    story.forget(asked)
-    assert list(story.finish().values()) == [b"0 "]
-
-
-def s8_an_answer_to_a_shrink_is_lost() -> None:
-    """The leader waits for who is removed, asks again, and is told that it is done."""
-    story = Story(topic("t", 2))
-    story.create(1, 2)
-    story.write("0")
-    story.cut(1, 2)
-    told = story.hold(3, 1, lambda message: type(message).__name__ in ("Answered", "Told"))
-    late = story.send("a1")
-    story.until(lambda: len(told.messages) > 1)
-    assert not late.is_over
-    story.process(3).links.break_off_all(1)
-    story.forget(told)
-    story.until(lambda: late.is_over)
-    assert late.error is ErrorCode.NONE
-    assert story.in_sync == {1}
-    assert list(story.finish().values()) == [b"0 ", b"a1 "]
-
-
-def s9_a_proposal_that_is_late_is_not_written() -> None:
-    """KAFKA-2729: what a leader asked for arrives once more, after the set has shrunk and the mark has risen."""
-    story = Story(topic("t", 2))
-    story.create(1, 2)
-    story.cut(1, 2)
-    story.write("0")
-    assert story.in_sync == {1}
-    story.reconnect(1, 2)
-    before = len(story.sent)
-    story.until(lambda: story.in_sync == {1, 2})
-    asked = [again for *_, message, again in story.sent[before:] if alters_a_partition(message)]
-    story.cut(1, 2)
-    story.write("a1")
-    assert story.in_sync == {1}
-    asked[-1]()
-    story.pass_time(500)
-    assert story.in_sync == {1}
-    assert list(story.finish().values()) == [b"0 ", b"a1 "]
-
-
-def s10_words_for_a_former_life_are_not_obeyed() -> None:
-    """KAFKA-7235, KIP-380: a broker restarts within its session, and is told what was meant for the life before."""
-    story = Story(topic("t", 2))
-    story.create(1, 2)
-    story.write("0")
-    former = [again for _, to, message, again in story.sent if to == 2 and isinstance(message, Told)]
-    story.kill(2)
-    story.start(2)
-    for again in former:
-        again()
-    story.until(lambda: story.in_sync == {1, 2})
-    story.write("1")
-    for again in former:
-        again()
-    story.pass_time(500)
-    assert list(story.finish().values()) == [b"0 ", b"1 "]
-
-
-def s11_a_replaced_disk() -> None:
-    """KAFKA-14139, KIP-903: what a broker had in its former life says nothing about its new disk."""
-    story = Story(topic("t", 2, min_insync_replicas=2))
-    story.create(1, 2)
-    story.write("0", "1")
-    answers = story.hold(1, 2, FollowerAnswered)
-    story.replace_disk(2)
-    story.start(2)
-    story.until(lambda: story.in_sync == {1})
-    story.pass_time(4000)
-    story.lose_session(1)
-    story.pass_time(1000)
-    assert not story.leads(2)
-    story.release(answers)
-    assert list(story.finish().values()) == [b"0 ", b"1 "]
-
-
-def s12_the_last_replica_standing() -> None:
-    """KIP-966: who left the set while it was large enough may lead, the last one that lost its end may not."""
-    story = Story(topic("t", 3, min_insync_replicas=2), brokers=4)
+def s13_a_mark_that_lags_after_an_election() -> None:
+    """Only the dead leader knew how far it was committed: consumers wait, and are not told that they are out of
+    range."""
+    story = Story(topic("t", 3))
     story.create(1, 2, 3)
     story.write("0")
-    story.cut(1, 2)
-    story.cut(1, 3)
-    story.write("alone", acks=1)
-    story.until(lambda: story.in_sync == {1})
-    story.pass_time(200)
-    assert story.mark(1) == 1
-    story.replace_disk(1)
-    story.start(1)
-    story.until(lambda: story.leads(2) or story.leads(3))
-    story.heal()
-    story.until(lambda: len(story.in_sync) > 1)
-    story.write("1")
-    assert list(story.finish().values()) == [b"0 ", b"1 "]
+    story.until(lambda: story.mark(2) == 1)
+    marks = [
+        story.hold(1, other, lambda message: isinstance(message, FollowerAnswered) and lagging()) for other in (2, 3)
+    ]
 
+    def lagging() -> bool:
+        return story.end(2) == story.end(3) == 3
 
-def s12_an_unclean_restart_within_a_session() -> None:
-    """KIP-966: a broker loses its power, and is back before anybody has missed it; it has lost its end."""
-    story = Story(topic("t", 2, min_insync_replicas=2))
-    story.create(1, 2)
-    for number in range(20):
-        story.write(str(number))
-    answers = story.hold(1, 2, FollowerAnswered)
-    story.power(2)
-    story.start(2)
-    story.until(lambda: story.process(2).broker.replicas.get("t", 0) is not None)
-    assert story.end(2) < 20, "the seed is one with a loss"
-    story.pass_time(500)
-    story.lose_session(1)
-    story.pass_time(1000)
-    assert not story.leads(2)
-    story.release(answers)
-    assert len(story.finish()) == 20
-
-
-def s12_a_replica_that_is_not_in_sync_does_not_lead() -> None:
-    story = Story(topic("t", 2))
-    story.create(1, 2)
-    story.cut(1, 2)
-    story.write("0")
-    assert story.in_sync == {1}
+    story.write("1", "2")
+    answers = story.hold(2, 3, FollowerAnswered)
     story.kill(1)
-    story.pass_time(5000)
-    assert not story.leads(2)
-    assert list(story.finish().values()) == [b"0 "]
+    for hold in marks:
+        story.forget(hold)
+    story.until(lambda: story.leads(2))
+    assert (story.mark(2), story.end(2)) == (1, 3)
+    data = story.fetched(3, session_epoch=0)
+    assert (data.error_code, data.records or b"", data.high_watermark) == (ErrorCode.NONE, b"", 1)
+    latest = ListOffsetsPartition(partition_index=0, timestamp=-1)
+    body = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name="t", partitions=(latest,)),))
+    [found] = story.answer(2, body, 7).topics[0].partitions
+    assert found.error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+    story.release(answers)
+    story.until(lambda: story.mark(2) == 3)
+    [found] = story.answer(2, body, 7).topics[0].partitions
+    assert (found.error_code, found.offset) == (ErrorCode.NONE, 3)
+    news = story.news()
+    told = [each.high_watermark for topic in news for each in topic.partitions]
+    demand(told == [3], "a session tells what has changed", f"{told}, not [3]")
+    assert list(story.finish().values()) == [b"0 ", b"1 ", b"2 "]
 
 
 def s14_the_mark_of_an_answer_that_says_that_histories_part() -> None:
@@ -314,6 +260,33 @@ def s15_an_epoch_without_records() -> None:
     assert list(story.finish().values()) == [b"0 "]
 
 
+def s16_a_log_that_rolls_while_it_is_read() -> None:
+    """KAFKA-9196: the mark is in a segment that is not the last one."""
+    story = Story(topic("t", 2, segment_bytes=200))
+    story.create(1, 2)
+    story.write("0")
+    story.cut(1, 2)
+    for number in range(1, 8):
+        story.send(str(number), size_bytes=60)
+        story.pass_time(20)
+        assert list(story.read().values()) == [b"0 "]
+    story.reconnect(1, 2)
+    assert len(story.finish()) == 8
+    assert len(story.replica(2).log.segments) > 2
+
+
+def s17_a_leader_that_is_back_at_once() -> None:
+    """KAFKA-9338: A, B and A again lead, with the same in-sync set; each follows in the newest epoch."""
+    story = Story(topic("t", 2))
+    story.create(1, 2)
+    story.write("0")
+    for number in range(1, 5):
+        story.move_to(2, 1)
+        story.move_to(1, 2)
+        assert story.write(str(number)) == number
+    assert len(story.finish()) == 5
+
+
 def s18_a_write_that_waits_on_a_deposed_leader() -> None:
     """It is not acknowledged by the records of others that take its place."""
     story = Story(topic("t", 2))
@@ -346,35 +319,6 @@ def s24_what_was_cut_is_no_duplicate() -> None:
     story.move_to(1, 2)
     assert story.write("a1", by=author, sequence=1) == 3
     assert list(story.finish().values()) == [b"0 ", b"others ", b"more ", b"a1 "]
-
-
-def a_member_of_the_set_that_joins_counts_at_once() -> None:
-    """KIP-497: the controller may elect it as soon as it has written it."""
-    story = Story(topic("t", 2))
-    story.create(1, 2)
-    story.cut(1, 2)
-    story.write("0")
-    assert story.in_sync == {1}
-    story.reconnect(1, 2)
-    story.until(lambda: story.in_sync == {1, 2})
-    assert list(story.finish().values()) == [b"0 "]
-
-
-def too_few_in_sync_commit_nothing() -> None:
-    """KIP-966: who has left the set is eligible, so the mark stands still."""
-    story = Story(topic("t", 2, min_insync_replicas=2))
-    story.create(1, 2)
-    story.write("0")
-    story.cut(1, 2)
-    story.write("1", acks=1)
-    story.until(lambda: story.in_sync == {1})
-    refused = story.send("2")
-    story.until(lambda: refused.is_over)
-    assert refused.error is ErrorCode.NOT_ENOUGH_REPLICAS
-    story.pass_time(200)
-    story.kill(1)
-    story.until(lambda: story.leads(2))
-    assert list(story.finish().values()) == [b"0 "]
 
 
 def a_consumer_reads_below_the_high_watermark() -> None:
@@ -429,6 +373,19 @@ def s19_a_write_that_fails() -> None:
     assert list(story.finish().values()) == [b"0 "]
 
 
+def s21_a_batch_that_is_damaged_on_its_way() -> None:
+    """KAFKA-8722: a follower does not store it, and fetches it again."""
+    story = Story(topic("t", 2))
+    story.create(1, 2)
+    story.write("0")
+    answers = story.hold(1, 2, lambda message: isinstance(message, FollowerAnswered) and b"m1 " in message.pieces[0])
+    late = story.send("m1")
+    story.until(lambda: bool(answers.messages))
+    story.spoil(answers, b"m1 ", b"xx ")
+    story.until(lambda: late.is_over)
+    assert list(story.finish().values()) == [b"0 ", b"m1 "]
+
+
 def s22_a_topic_that_comes_again() -> None:
     """It has another id, and no record of the former one."""
     story = Story(topic("t", 2))
@@ -438,6 +395,22 @@ def s22_a_topic_that_comes_again() -> None:
     story.create(1, 2)
     assert story.write("other") == 0
     assert list(story.finish().values()) == [b"other "]
+
+
+def s24_a_cut_to_an_empty_segment() -> None:
+    """KAFKA-6492: a follower is cut to where its last segment begins, and to where its log begins."""
+    story = Story(topic("t", 2, segment_bytes=200))
+    story.create(1, 2)
+    story.cut(1, 2)
+    for number in range(6):
+        story.send(f"a{number}", acks=1, size_bytes=60)
+        story.pass_time(20)
+    assert len(story.replica(1).log.segments) > 1
+    story.move_to(2, 1)
+    story.reconnect(1, 2)
+    story.write("b0")
+    story.until(lambda: story.end(1) == 1)
+    assert list(story.finish().values()) == [b"b0 "]
 
 
 STORIES = [story for name, story in vars().items() if callable(story) and getattr(story, "__module__", "") == __name__]

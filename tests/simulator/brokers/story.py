@@ -47,7 +47,7 @@ from zab.kafka.messages.transactions import InitProducerIdRequest
 from zab.kafka.primitives import ZERO_UUID
 from zab.partition.controller.requests import AlterPartition
 from zab.partition.controller.znodes import topic_path
-from zab.partition.links.messages import Asked
+from zab.partition.links.messages import Asked, FollowerAnswered
 from zab.partition.records.builder import encode_batch
 from zab.partition.records.record import Record
 from zab.partition.replica.replica import Replica
@@ -114,7 +114,7 @@ class Hold:
     """Messages that wait: each with what sends it."""
 
     matches: Callable[[int, int, object], bool]
-    messages: list[tuple[object, Callable[[], None]]] = attrs.Factory(list)
+    messages: list[tuple[object, Callable[..., None]]] = attrs.Factory(list)
     limit: int = 1 << 30
     """So many wait, later ones pass."""
 
@@ -136,7 +136,7 @@ class Story:
         self.cluster = BrokerCluster(_profile(plan, brokers, LINES + lines, seed), None, repr)
         self.schedule, self.observer, self.judge = self.cluster.schedule, self.cluster.observer, self.cluster.judge
         self.holds: list[Hold] = []
-        self.sent: list[tuple[int, int, object, Callable[[], None]]] = []
+        self.sent: list[tuple[int, int, object, Callable[..., None]]] = []
         """Every message between brokers, with its sender, its receiver, and what sends it once more."""
         self.client = Client(self.cluster, -1, Random(seed), None)
         self.numbers: Counter[str] = Counter()
@@ -173,6 +173,9 @@ class Story:
         found = self.process(broker).broker.replicas.get(self.plan.name, 0)
         assert found is not None
         return found
+
+    def has_replica(self, broker: int) -> bool:
+        return self.process(broker).broker.replicas.get(self.plan.name, 0) is not None
 
     def end(self, broker: int) -> int:
         """Where its log ends."""
@@ -280,15 +283,23 @@ class Story:
         """Lose what waits, and let later ones pass."""
         self.holds.remove(hold)
 
+    def spoil(self, hold: Hold, old: bytes, new: bytes) -> None:
+        """Send what waits with other bytes, and let later messages pass."""
+        self.holds.remove(hold)
+        for message, send in hold.messages:
+            assert isinstance(message, FollowerAnswered)
+            pieces = [piece.replace(old, new) if isinstance(piece, bytes) else piece for piece in message.pieces]
+            send(FollowerAnswered(tuple(pieces)))
+
     def _send(self, process: BrokerProcess, send: Callable[..., None], links: Sequence[int], message: object) -> None:
         for link in links:
             end = process.links.ends.get(link)
             if end is None:
                 continue
 
-            def now(link: int = link) -> None:
+            def now(changed: object = message, link: int = link) -> None:
                 if not process.dead:
-                    send((link,), message)
+                    send((link,), changed)
                     process.links.flush()
 
             self.sent.append((process.sid, end.sid, message, now))
@@ -362,26 +373,45 @@ class Story:
         answer = self.answer(self.controller, body, 0)
         assert not answer.responses[0].partitions[0].error_code, answer
 
-    def fetch(self, offset: int, max_wait_ms: int = 0, at: int | None = None, last_epoch: int = -1) -> Pending:
-        """Fetch as a consumer does that knows the newest leader epoch."""
+    def fetch(
+        self,
+        offset: int,
+        max_wait_ms: int = 0,
+        at: int | None = None,
+        last_epoch: int = -1,
+        epoch: int | None = None,
+        session_epoch: int = -1,
+        *,
+        is_committed: bool = False,
+    ) -> Pending:
+        """Fetch as a consumer does that knows the newest leader epoch, or this one. `session_epoch` 0 begins a
+        session."""
         broker = self.leader if at is None else at
         partition = FetchPartition(
             partition=0,
-            current_leader_epoch=self.epoch,
+            current_leader_epoch=self.epoch if epoch is None else epoch,
             fetch_offset=offset,
             last_fetched_epoch=last_epoch,
             partition_max_bytes=1 << 20,
         )
         topic_id = next(replica.topic_id for each in self.cluster.processes if (replica := _of(each, self.plan.name)))
         wanted = (FetchTopic(topic_id=topic_id, partitions=(partition,)),)
-        return self.ask(broker, FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, topics=wanted), FETCH_VERSION)
+        body = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, topics=wanted, session_epoch=session_epoch)
+        body.isolation_level = int(is_committed)
+        return self.ask(broker, body, FETCH_VERSION)
 
     def fetched(self, offset: int, **how: Any) -> FetchPartitionData:
         """What such a fetch is answered for the partition."""
         pending = self.fetch(offset, **how)
         self.until(lambda: pending.is_over)
+        self._session = pending.answer.session_id
         found: FetchPartitionData = pending.answer.responses[0].partitions[0]
         return found
+
+    def news(self) -> Any:
+        """What the session that was begun last tells next."""
+        body = FetchRequest(max_wait_ms=0, min_bytes=0, topics=(), session_id=self._session, session_epoch=1)
+        return self.answer(self.leader, body, FETCH_VERSION).responses
 
     def author(self, broker: int) -> Author:
         """Another idempotent producer."""
@@ -399,6 +429,7 @@ class Story:
         sequence: int | None = None,
         key: bytes | None = None,
         size_bytes: int = 0,
+        transactional_id: str | None = None,
     ) -> Pending:
         """Send a batch to the leader, or to another broker. With `sequence` it is sent once more. All its records have
         this key, and values that are made longer by `size_bytes`."""
@@ -417,8 +448,10 @@ class Story:
             first = by.sequence if sequence is None else sequence
             numbers = {"producer_id": by.producer_id, "producer_epoch": by.epoch, "base_sequence": first}
             by.sequence = max(by.sequence, first + len(values))
-        batch = encode_batch([Record(at, self.client.wall_ms, key, value) for at, value in enumerate(data)], **numbers)
+        records = [Record(at, self.client.wall_ms, key, value) for at, value in enumerate(data)]
+        batch = encode_batch(records, is_transactional=transactional_id is not None, **numbers)
         body = ProduceRequest(
+            transactional_id=transactional_id,
             acks=acks,
             timeout_ms=timeout_ms,
             topic_data=(

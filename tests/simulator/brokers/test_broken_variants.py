@@ -19,6 +19,7 @@ from tests.simulator.brokers import broken_replication as replication
 from tests.simulator.brokers import broken_variants as broken
 from tests.simulator.brokers import broken_workloads as workloads
 from tests.simulator.brokers import stories_of_brokers as of_brokers
+from tests.simulator.brokers import stories_of_in_sync_sets as of_sets
 from tests.simulator.brokers import stories_of_replication as stories
 from zab.cli.servers.simulate import SAFETY, attempt
 from zab.simulator.brokers.scope import Scope
@@ -47,6 +48,9 @@ VARIANTS: dict[Callable[[Patch], None], tuple[Callable[[], None], str]] = {
         *(of_brokers.a_log_that_was_cut_is_read_anywhere, "fetch is answered with an error that may be"),
     ),
     broken.expire_at_the_end_of_a_bucket: (of_brokers.who_waits_is_answered_in_time, "requests are answered in time"),
+    broken.tell_no_mark_without_records: (
+        *(stories.s13_a_mark_that_lags_after_an_election, "a session tells what has changed"),
+    ),
     broken.complete_twice: (of_brokers.who_waits_is_answered_once, "answers are in the order of requests"),
     workloads.believe_what_is_not_committed: (
         *(of_brokers.an_offset_counts_once_every_replica_in_sync_has_it, "committed offsets"),
@@ -61,13 +65,13 @@ VARIANTS: dict[Callable[[Patch], None], tuple[Callable[[], None], str]] = {
         *(stories.s5_a_follower_whose_history_parts_does_not_count, CANDIDATES),
     ),
     replication.count_the_committed_set_alone: (
-        *(stories.a_member_of_the_set_that_joins_counts_at_once, "ReplicationQuorumSupersetProperty"),
+        *(of_sets.a_member_of_the_set_that_joins_counts_at_once, "ReplicationQuorumSupersetProperty"),
     ),
-    replication.count_a_proposed_shrink_at_once: (stories.s8_a_shrink_counts_when_it_is_confirmed, CANDIDATES),
+    replication.count_a_proposed_shrink_at_once: (of_sets.s8_a_shrink_counts_when_it_is_confirmed, CANDIDATES),
     replication.join_at_the_high_watermark: (stories.s7_nobody_joins_below_the_start_of_the_epoch, CANDIDATES),
-    replication.take_former_lives_for_the_present_one: (stories.s11_a_replaced_disk, COMPLETE),
-    replication.change_the_set_whatever_its_epoch: (stories.s9_a_proposal_that_is_late_is_not_written, CANDIDATES),
-    replication.raise_the_mark_with_too_few_in_sync: (stories.too_few_in_sync_commit_nothing, CANDIDATES),
+    replication.take_former_lives_for_the_present_one: (of_sets.s11_a_replaced_disk, COMPLETE),
+    replication.change_the_set_whatever_its_epoch: (of_sets.s9_a_proposal_that_is_late_is_not_written, CANDIDATES),
+    replication.raise_the_mark_with_too_few_in_sync: (of_sets.too_few_in_sync_commit_nothing, CANDIDATES),
     replication.complete_a_produce_on_a_deposed_leader: (
         *(stories.s18_a_write_that_waits_on_a_deposed_leader, "ConsistentReadProperty"),
     ),
@@ -80,8 +84,8 @@ VARIANTS: dict[Callable[[Patch], None], tuple[Callable[[], None], str]] = {
     replication.count_what_a_follower_has_not_stored: (
         *(stories.s2_two_power_cuts_lose_nothing_that_is_synced, COMPLETE),
     ),
-    replication.elect_who_is_not_in_sync: (stories.s12_a_replica_that_is_not_in_sync_does_not_lead, CANDIDATES),
-    replication.trust_who_stopped_uncleanly: (stories.s12_an_unclean_restart_within_a_session, COMPLETE),
+    replication.elect_who_is_not_in_sync: (of_sets.s12_a_replica_that_is_not_in_sync_does_not_lead, CANDIDATES),
+    replication.trust_who_stopped_uncleanly: (of_sets.s12_an_unclean_restart_within_a_session, COMPLETE),
     replication.change_leaders_without_an_epoch: (
         *(stories.s18_a_write_that_waits_on_a_deposed_leader, "ValidControllerIsrAndElr"),
     ),

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.simulator.brokers import stories_of_brokers, stories_of_replication
+from tests.simulator.brokers import stories_of_brokers, stories_of_in_sync_sets, stories_of_replication
 from tests.simulator.brokers.broken_replication import keep_the_epoch_of_a_leader_that_stays
-from tests.simulator.brokers.stories_of_replication import s11_a_replaced_disk
+from tests.simulator.brokers.stories_of_in_sync_sets import s11_a_replaced_disk
 
-STORIES = [*stories_of_replication.STORIES, *stories_of_brokers.STORIES]
+STORIES = [*stories_of_replication.STORIES, *stories_of_in_sync_sets.STORIES, *stories_of_brokers.STORIES]
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
