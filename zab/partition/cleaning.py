@@ -210,7 +210,7 @@ class Cleaning:
             self._end(running)
             return
         if step.data:
-            running.replica.log.write_cleaned(step)
+            running.replica.log.compaction.write(step)
             running.writes_at = step.base_offset
             self._touched(running.replica)
         both_bytes = step.read_bytes + len(step.data)
@@ -244,10 +244,10 @@ class Cleaning:
         log = running.replica.log
         running.finished = None
         assert step.segment is not None
-        if not log.has(step.replaces):
+        if not log.compaction.has(step.replaces):
             self._end(running)
             return
-        self.gone += log.replace_segments(step.replaces, step.segment)
+        self.gone += log.compaction.replace(step.replaces, step.segment)
         self._touched(running.replica)
         running.writes_at = -1
         running.is_over = step.is_last
@@ -263,7 +263,7 @@ class Cleaning:
     def _end(self, running: _Round) -> None:
         """Leave the round without its result."""
         if running.writes_at >= 0 and self._is_here(running.replica):
-            running.replica.log.drop_cleaned(running.writes_at)
+            running.replica.log.compaction.drop(running.writes_at)
             self._touched(running.replica)
         self._round = None
 

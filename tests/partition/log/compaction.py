@@ -68,9 +68,9 @@ def compact(stored: Stored, now: int = NOW, **limits: int) -> bool:
         return False
     for step in steps_of(cleaner, stored):
         if step.data:
-            stored.log.write_cleaned(step)
+            stored.log.compaction.write(step)
         if step.segment is not None:
-            stored.log.replace_segments(step.replaces, step.segment)
+            stored.log.compaction.replace(step.replaces, step.segment)
         stored.store()
     stored.log.cleaned_end = cleaner.cleaned_end
     return True

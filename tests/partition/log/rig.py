@@ -11,7 +11,8 @@ from datatree.log.disk import Disk
 from zab.partition.log.checkpoints import format_partition_metadata
 from zab.partition.log.file_effects import Confirmed, Failed
 from zab.partition.log.files import Files
-from zab.partition.log.log import Appended, Log
+from zab.partition.log.incoming import Appended
+from zab.partition.log.log import Log
 from zab.partition.log.recovery import Marks, recover
 from zab.partition.records.batch import BatchHeader, walk
 from zab.partition.records.builder import encode_batch

@@ -308,9 +308,9 @@ def test_nothing_is_read_of_a_segment_that_is_being_replaced():
     cleaner = cleaner_of(stored, NOW)
     for step in steps_of(cleaner, stored):
         if step.data:
-            stored.log.write_cleaned(step)
+            stored.log.compaction.write(step)
         if step.segment is not None:
-            stored.log.replace_segments(step.replaces, step.segment)
+            stored.log.compaction.replace(step.replaces, step.segment)
             assert stored.log.awaits_files
             assert stored.log.slice(step.base_offset, stored.log.log_end, 1000) is None
             with pytest.raises(SegmentAwaitedError):
@@ -324,10 +324,10 @@ def test_a_group_that_was_cut_meanwhile_is_not_replaced():
     stored = a_log(*[keyed([(b"a", bytes(150))]) for _ in range(8)])
     cleaner = cleaner_of(stored, NOW)
     steps = [step for step in steps_of(cleaner, stored) if step.segment is not None]
-    assert stored.log.has(steps[-1].replaces)
+    assert stored.log.compaction.has(steps[-1].replaces)
     stored.log.truncate(5)
-    assert not stored.log.has(steps[-1].replaces)
-    assert stored.log.has(steps[0].replaces)
+    assert not stored.log.compaction.has(steps[-1].replaces)
+    assert stored.log.compaction.has(steps[0].replaces)
 
 
 def test_truncation_lowers_what_is_clean():

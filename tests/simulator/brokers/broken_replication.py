@@ -14,7 +14,7 @@ from zab.partition.controller.leaders import for_offline
 from zab.partition.controller.requests import PartitionChange
 from zab.partition.controller.state import ControllerState
 from zab.partition.controller.znodes import PartitionState, TopicPartition
-from zab.partition.log import log as log_module
+from zab.partition.log import incoming
 from zab.partition.log.log import Log
 from zab.partition.log.producers import Producers, ProducerState
 from zab.partition.replica.follower import Follower, Next, Question
@@ -177,12 +177,12 @@ def keep_producers_of_what_was_cut(patch: Patch) -> None:
 
 def remember_one_batch_of_a_producer(patch: Patch) -> None:
     """What is sent again is looked for in the last batch alone, of five under way."""
-    check = log_module.check
+    check = incoming.check
 
     def forgetful(state: ProducerState | None, *rest: Any, **named: Any) -> Any:
         return check(None if state is None else attrs.evolve(state, batches=state.batches[-1:]), *rest, **named)
 
-    patch.setattr(log_module, "check", forgetful)
+    patch.setattr(incoming, "check", forgetful)
 
 
 def count_what_a_follower_has_not_stored(patch: Patch) -> None:

@@ -14,7 +14,6 @@ from zab.partition.image.cluster_image import Topic
 from zab.partition.local_replicas import LocalReplicas
 from zab.partition.log.directory import LogDirectory
 from zab.partition.log.files import Files
-from zab.partition.log.log import Log
 from zab.partition.log.offset_index import OffsetIndex
 from zab.partition.log.segment import RecentBatches
 from zab.partition.purgatory.timing_wheel import SIZE, TimingWheel
@@ -48,7 +47,7 @@ def truncate_to_the_high_watermark_at_the_start(patch: Patch) -> None:
 
 
 def take_repeats_for_new_batches(patch: Patch) -> None:
-    patch.setattr(Log, "_check_producers", lambda log, headers, *rest: None)
+    patch.setattr("zab.partition.log.log.first_duplicate", lambda *given, **how: None)
 
 
 def sync_nothing(patch: Patch) -> None:

@@ -48,7 +48,7 @@ def cleanable(log: Log, now_ms: int) -> Cleanable | None:
     dirty_bytes = sum(segment.size for segment in dirty)
     if not dirty_bytes:
         return None
-    first_ms = log.first_timestamp_of(dirty[0])
+    first_ms = log.compaction.first_timestamp_of(dirty[0])
     is_overdue = 0 < first_ms < now_ms - settings.max_compaction_lag_ms
     ratio = dirty_bytes / sum(segment.size for segment in closed)
     if ratio <= settings.min_cleanable_dirty_ratio and not is_overdue:

@@ -7,7 +7,7 @@
    one new segment, in files with the suffix `.cleaned`.
 
 Nothing is written here: what a step returns are bytes for the log, which writes them as it does everything, and puts
-the new segment into the place of its group (`Log.replace_segments`). So a cleaner that nobody asks any longer leaves
+the new segment into the place of its group (`Compaction.replace`). So a cleaner that nobody asks any longer leaves
 nothing but a file with that suffix.
 
 Memory: the map (`log.cleaner.dedupe.buffer.size`), one piece (`log.cleaner.io.buffer.size`) or one batch with its

@@ -5,7 +5,7 @@
     slice               where in which file the batches of an offset are
     truncate            drops the end, when the leader's log is another one
     apply_retention     drops the beginning, when it is old
-    replace_segments    puts what compaction has left of segments into their place
+    compaction          puts what compaction has left of segments into their place
 
     take_effects        what the storage has to do (`files`); `confirmed` and `failed` are its answers
 
@@ -29,13 +29,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-import attrs
-
 from datatree.log.disk import Disk
 from zab.partition.log.checkpoints import format_epochs
-from zab.partition.log.cleaner import CleanStep, Source
-from zab.partition.log.epoch_cache import EpochCache
-from zab.partition.log.errors import LogFailedError, OffsetOutOfRangeError, RecordsTooLargeError, UnexpectedOffsetError
+from zab.partition.log.compaction import Compaction
+from zab.partition.log.contents import LogContents
+from zab.partition.log.errors import LogFailedError, OffsetOutOfRangeError, RecordsTooLargeError
 from zab.partition.log.file_effects import (
     Append,
     Bytes,
@@ -48,62 +46,34 @@ from zab.partition.log.file_effects import (
     SyncDirectory,
     Token,
 )
+from zab.partition.log.incoming import Appended, check_copied, first_duplicate, markers_in, stamped
 from zab.partition.log.offset_index import RELATIVE_MAX
 from zab.partition.log.outbox import Outbox
 from zab.partition.log.paths import (
-    CLEANED,
     DELETED,
     LEADER_EPOCHS,
-    LOG,
     PARTITION_METADATA,
-    SNAPSHOT,
-    TRANSACTION_INDEX,
-    path_of,
 )
-from zab.partition.log.producers import ProducedBatch, Producers, ProducerState, after, check
-from zab.partition.log.replay import newest_snapshot, replay
+from zab.partition.log.producer_snapshots import ProducerSnapshots
+from zab.partition.log.producers import Producers
+from zab.partition.log.replay import replay
 from zab.partition.log.retention import deletable_count
+from zab.partition.log.rolling import is_full
 from zab.partition.log.segment import Cut, Segment
-from zab.partition.log.segment_effects import cut_effects, drop_effects, index_effects, paths_of, replace_effects
+from zab.partition.log.segment_effects import (
+    abort_effects,
+    cut_effects,
+    drop_effects,
+    index_effects,
+    paths_of,
+)
 from zab.partition.log.segments import Segments, Slice
-from zab.partition.log.snapshots import pack_snapshot
-from zab.partition.log.transaction_index import ENTRY_BYTES as TRANSACTION_BYTES
 from zab.partition.log.transaction_index import AbortedTransaction
-from zab.partition.records.batch import LENGTH_END, BatchHeader, check_crc, stamp, stamp_append_time
-from zab.partition.records.control import ControlType, EndMarker, decode_marker
-from zab.partition.settings.topic_settings import TopicSettings
+from zab.partition.records.batch import LENGTH_END, BatchHeader
+from zab.partition.records.control import ControlType, EndMarker
+from zab.partition.settings.topic_settings import BATCH, LOG_APPEND_TIME, TopicSettings
 
-BATCH = "batch"
-"""The flush mode in which nothing counts that is not synced."""
-LOG_APPEND_TIME = "LogAppendTime"
 NO_TIME = -1
-CLEANED_SYNC_BYTES = 4 << 20
-"""After so many bytes a compacted segment is synced."""
-
-
-@attrs.frozen
-class LogContents:
-    """What the files of a log hold, as recovery found it, or nothing."""
-
-    segments: list[Segment]
-    log_start: int
-    high_watermark: int
-    synced_end: int
-    epochs: EpochCache = attrs.Factory(EpochCache)
-    producers: Producers = attrs.Factory(Producers)
-    snapshots: list[int] = attrs.Factory(list)
-    """The offsets of the producer snapshots, ascending."""
-
-
-@attrs.frozen
-class Appended:
-    """What a produce request is answered with."""
-
-    base_offset: int
-    last_offset: int
-    append_time_ms: int
-    """-1 unless the broker's clock gives the records their time."""
-    is_duplicate: bool = False
 
 
 class Log:
@@ -123,11 +93,12 @@ class Log:
         self._segments = Segments(disk, contents.segments, settings.index_interval_bytes)
         self.log_end = self._segments.active.next_offset
         self._outbox = Outbox(directory, self.log_end, contents.synced_end)
-        self._snapshots = list(contents.snapshots)
+        self._snapshots = ProducerSnapshots(directory, list(contents.snapshots))
         self._roll_jitter_ms = roll_jitter_ms
         self._undo_floor = self.log_end
         self._is_closed = False
         self._deleted: deque[tuple[int, list[str]]] = deque()
+        self.compaction = Compaction(directory, self._segments, self._outbox, self._snapshots)
         self.cleaned_end = 0
         """Below it the log is compacted."""
         assert self.log_start <= self.high_watermark <= self.log_end
@@ -176,6 +147,11 @@ class Log:
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
         """(the largest epoch at or below `epoch`, its end); (-1, -1) if it is unknown."""
         return self.epochs.end_offset_for(epoch, self.log_end)
+
+    @property
+    def awaits_files(self) -> bool:
+        """Whether a part of it cannot be read just now, since its files are being replaced."""
+        return any(segment.is_awaited for segment in self._segments.all)
 
     # Storage.
 
@@ -230,7 +206,7 @@ class Log:
         """Write down all that a clean start trusts. Nothing is appended afterwards."""
         self._check_usable()
         self.flush()
-        self._snapshot()
+        self._outbox.add(self._snapshots.write(self.log_end, self.producers))
         active = self._segments.active
         active.add_time_entry()
         self._outbox.add_syncs(self.log_end, *index_effects(active))
@@ -260,22 +236,24 @@ class Log:
         `is_verified`: the coordinator says that the transaction of the producer is ongoing. `has_sequence`: the
         producer numbers its batches; what a coordinator appends for it has no numbers.
 
-        Raises LogFailedError, RecordsTooLargeError, and the errors of `Producers.check` and `check_marker`."""
+        Raises LogFailedError, RecordsTooLargeError, and what `first_duplicate` raises."""
         self._check_usable()
         assert headers
         if len(data) > self.settings.segment_bytes:
             raise RecordsTooLargeError(f"{len(data)} bytes, a segment has {self.settings.segment_bytes}")
-        markers = _markers(data, headers)
-        duplicate = self._check_producers(headers, markers, is_verified, has_sequence)
+        markers = markers_in(data, headers)
+        is_append_time = self.settings.message_timestamp_type == LOG_APPEND_TIME
+        duplicate = first_duplicate(
+            self.producers, headers, markers, is_verified=is_verified, has_sequence=has_sequence
+        )
         if duplicate is not None:
-            time = duplicate.timestamp if self.settings.message_timestamp_type == LOG_APPEND_TIME else NO_TIME
+            time = duplicate.timestamp if is_append_time else NO_TIME
             return Appended(duplicate.base_offset, duplicate.last_offset, time, is_duplicate=True)
-        batches = self._stamped(data, headers, leader_epoch, now_ms)
         first = self.log_end
+        batches = stamped(data, headers, first, leader_epoch, now_ms if is_append_time else None)
         self._append(data, batches, markers, now_ms)
         if self.epochs.assign(leader_epoch, first):
             self._save_epochs()
-        is_append_time = self.settings.message_timestamp_type == LOG_APPEND_TIME
         return Appended(first, self.log_end - 1, now_ms if is_append_time else NO_TIME)
 
     def append_as_follower(self, data: Bytes, headers: Sequence[BatchHeader], now_ms: int) -> None:
@@ -283,16 +261,8 @@ class Log:
 
         Raises LogFailedError, BatchError (a checksum is wrong), UnexpectedOffsetError; nothing is appended then."""
         self._check_usable()
-        position, expected = 0, self.log_end
-        for header in headers:
-            check_crc(data, position, header)
-            if header.base_offset < expected or header.last_offset < header.base_offset:
-                text = f"batch of {header.base_offset} to {header.last_offset}, expected {expected}"
-                raise UnexpectedOffsetError(text)
-            position += header.size_bytes
-            expected = header.last_offset + 1
-        assert position == len(data)
-        self._append(data, headers, _markers(data, headers), now_ms)
+        check_copied(data, headers, self.log_end)
+        self._append(data, headers, markers_in(data, headers), now_ms)
         newest = self.epochs.latest
         for header in headers:
             if header.partition_leader_epoch > self.epochs.latest:
@@ -305,45 +275,6 @@ class Log:
         if self.epochs.assign(epoch, self.log_end):
             self._save_epochs()
 
-    def _check_producers(
-        self, headers: Sequence[BatchHeader], markers: dict[int, EndMarker], is_verified: bool, has_sequence: bool
-    ) -> ProducedBatch | None:
-        """Check all batches before any is appended. The first one that the log has."""
-        seen: dict[int, ProducerState] = {}
-        for number, header in enumerate(headers):
-            if header.producer_id < 0:
-                continue
-            if header.is_control:
-                if number in markers:
-                    self.producers.check_marker(header, markers[number])
-                continue
-            state = seen.get(header.producer_id) or self.producers.states.get(header.producer_id)
-            duplicate = check(state, header, is_verified=is_verified, has_sequence=has_sequence)
-            if duplicate is not None:
-                return duplicate
-            if len(headers) > 1:
-                seen[header.producer_id] = after(state, header, None)
-        return None
-
-    def _stamped(
-        self, data: bytearray | memoryview, headers: Sequence[BatchHeader], leader_epoch: int, now_ms: int
-    ) -> list[BatchHeader]:
-        """Assign offsets, epoch and, if it is to, the time."""
-        is_append_time = self.settings.message_timestamp_type == LOG_APPEND_TIME
-        position, offset = 0, self.log_end
-        batches = []
-        for header in headers:
-            stamp(data, position, offset, leader_epoch)
-            if is_append_time:
-                header = stamp_append_time(data, position, now_ms)
-            else:
-                header.base_offset, header.partition_leader_epoch = offset, leader_epoch
-            batches.append(header)
-            position += LENGTH_END + header.batch_length
-            offset += header.last_offset_delta + 1
-        assert position == len(data)
-        return batches
-
     def _append(self, data: Bytes, headers: Sequence[BatchHeader], markers: dict[int, EndMarker], now_ms: int) -> None:
         """Append batches with their offsets, rolling before each that no longer fits."""
         segment = self._segments.active
@@ -353,7 +284,7 @@ class Log:
             size = LENGTH_END + header.batch_length
             base_offset = header.base_offset
             last_offset = base_offset + header.last_offset_delta
-            if self._is_full(segment, size, last_offset, header.max_timestamp, now_ms):
+            if is_full(segment, self.settings, header, size, now_ms, self._roll_jitter_ms):
                 self._write(segment, data, start, position)
                 # Named after where the log ends: a gap between two files means that batches are lost.
                 is_far = last_offset - self.log_end > RELATIVE_MAX
@@ -378,32 +309,9 @@ class Log:
         if completed is None or marker is None or marker.type is ControlType.COMMIT:
             return
         entry = self.producers.aborted(completed)
-        path = segment.path_of(TRANSACTION_INDEX)
         aborted = self._segments.aborted_of(segment)
-        if not aborted:
-            self._outbox.add(Create(path), SyncDirectory(self.directory))
-        self._outbox.add(Append(path, len(aborted) * TRANSACTION_BYTES, entry.pack()))
+        self._outbox.add(*abort_effects(segment, len(aborted), entry))
         aborted.append(entry)
-
-    def _is_full(self, segment: Segment, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        """Whether the next batch begins a new segment."""
-        settings = self.settings
-        if last_offset - segment.base_offset > RELATIVE_MAX:
-            return True
-        if not segment.size:
-            return False
-        if segment.size > settings.segment_bytes - size or segment.is_index_full(settings.segment_index_bytes):
-            return True
-        has_times = segment.first_timestamp >= 0 and max_timestamp >= 0
-        waited_ms = max_timestamp - segment.first_timestamp if has_times else now_ms - segment.created_ms
-        return waited_ms > self._segment_ms - self._roll_jitter_ms
-
-    @property
-    def _segment_ms(self) -> int:
-        """A record that is to be compacted in time must not stay in the active segment for longer."""
-        settings = self.settings
-        lag_ms = settings.max_compaction_lag_ms if settings.is_compacted else settings.segment_ms
-        return min(settings.segment_ms, lag_ms)
 
     def _roll(self, base_offset: int, now_ms: int) -> Segment:
         """Begin a new segment."""
@@ -415,7 +323,7 @@ class Log:
         old.is_indexed = False
         # Of the segments closed before, the kernel has written most by now: this sync does not hold up the other logs.
         self.flush()
-        self._snapshot(base_offset)
+        self._outbox.add(self._snapshots.write(base_offset, self.producers))
         self._begin_segment(base_offset, now_ms)
         if self.settings.flush_mode == BATCH:
             self.flush()
@@ -425,14 +333,6 @@ class Log:
         segment = Segment(self.directory, base_offset, now_ms, base_offset)
         self._segments.push(segment)
         self._outbox.add(Create(segment.path), SyncDirectory(self.directory))
-
-    def _snapshot(self, offset: int | None = None) -> None:
-        """Write the producers before `offset`, which is where the log ends."""
-        offset = self.log_end if offset is None else offset
-        path = path_of(self.directory, offset, SNAPSHOT)
-        self._outbox.add(Replace(path, pack_snapshot(self.producers.states)))
-        if not self._snapshots or self._snapshots[-1] != offset:
-            self._snapshots.append(offset)
 
     def _save_epochs(self) -> None:
         self._outbox.add(Replace(f"{self.directory}/{LEADER_EPOCHS}", format_epochs(self.epochs.entries)))
@@ -520,7 +420,7 @@ class Log:
         end = self.log_end = segment.next_offset
         if self.epochs.truncate_from_end(end):
             self._save_epochs()
-        self._drop_snapshots(end)
+        self._outbox.add(*self._snapshots.drop_above(end))
         self.producers = producers
         self.producers.truncate(end)
         self._outbox.truncate(end)
@@ -536,7 +436,7 @@ class Log:
             self._drop(self._segments.pop())
             if not self._segments.all:
                 break
-        self._drop_snapshots(-1)
+        self._outbox.add(*self._snapshots.drop_above(-1))
         self.epochs.clear()
         self._save_epochs()
         self.producers.clear()
@@ -558,64 +458,10 @@ class Log:
         """The producers of the batches below `offset`, or a state that `truncate` takes back to there."""
         if offset >= self._undo_floor:
             return self.producers
-        found, producers = newest_snapshot(self._disk, self.directory, self._snapshots, offset)
+        found, producers = self._snapshots.newest(self._disk, offset)
         replay(self._disk, self._segments.all, producers, found, offset)
         producers.forget_undo(offset)
         return producers
-
-    def _drop_snapshots(self, end: int) -> None:
-        """Remove the producer snapshots above `end`."""
-        while self._snapshots and self._snapshots[-1] > end:
-            self._outbox.add(Remove(path_of(self.directory, self._snapshots.pop(), SNAPSHOT)))
-
-    # Compaction (`cleaner`).
-
-    @property
-    def awaits_files(self) -> bool:
-        """Whether a part of it cannot be read just now, since its files are being replaced."""
-        return any(segment.is_awaited for segment in self._segments.all)
-
-    def first_timestamp_of(self, segment: Segment) -> int:
-        """The largest timestamp of its first batch. Raises OSError, BatchError."""
-        return self._segments.first_timestamp_of(segment)
-
-    def has(self, sources: Sequence[Source]) -> bool:
-        """Whether these segments are still in the log, as they were."""
-        known = set(map(id, self._segments.closed))
-        return all(id(each.segment) in known and each.segment.size == each.size for each in sources)
-
-    def write_cleaned(self, step: CleanStep) -> None:
-        """Write a part of a compacted segment beside the log."""
-        path = path_of(self.directory, step.base_offset, LOG) + CLEANED
-        if not step.position:
-            self._outbox.add(Create(path))
-        self._outbox.add(Append(path, step.position, step.data))
-        if step.position // CLEANED_SYNC_BYTES != (step.position + len(step.data)) // CLEANED_SYNC_BYTES:
-            # In parts: one long sync would hold up every other log.
-            self._outbox.add(Sync(path))
-
-    def drop_cleaned(self, base_offset: int) -> None:
-        """Remove what was written beside the log."""
-        self._outbox.add(Remove(path_of(self.directory, base_offset, LOG) + CLEANED))
-
-    def replace_segments(self, sources: Sequence[Source], new: Segment) -> list[str]:
-        """Put a compacted segment, which is written, into the place of these. Until the storage confirms that, none
-        of its batches are read. Returns the paths that mean other files from now on, or none."""
-        assert self.has(sources)
-        olds = [each.segment for each in sources]
-        for old in olds:
-            self._outbox.reopen(old)
-        gone = {old.base_offset for old in olds[1:]} - set(self._snapshots[-1:])
-        self._snapshots = [offset for offset in self._snapshots if offset not in gone]
-        self._outbox.add_replacement(
-            new,
-            *replace_effects(olds, new),
-            *[Remove(path_of(self.directory, offset, SNAPSHOT)) for offset in sorted(gone)],
-        )
-        new.is_indexed = True
-        new.offsets = new.times = None
-        self._segments.replace(olds, new)
-        return [old.path for old in olds]
 
     # Retention.
 
@@ -644,10 +490,7 @@ class Log:
     def _delete_first(self, now_ms: int) -> None:
         segment = self._segments.pop_first()
         self._outbox.reopen(segment)
-        paths = paths_of(segment)
-        # The newest snapshot stays: producers outlive what they wrote (KAFKA-7190).
-        while len(self._snapshots) > 1 and self._snapshots[0] <= segment.base_offset:
-            paths.append(path_of(self.directory, self._snapshots.pop(0), SNAPSHOT))
+        paths = paths_of(segment) + self._snapshots.take_up_to(segment.base_offset)
         self._outbox.add(*[Rename(path, path + DELETED) for path in paths], SyncDirectory(self.directory))
         self._deleted.append((now_ms + self.settings.file_delete_delay_ms, [path + DELETED for path in paths]))
 
@@ -655,16 +498,3 @@ class Log:
         """Remove the files of segments that were deleted long enough ago."""
         while self._deleted and self._deleted[0][0] <= now_ms:
             self._outbox.add(*map(Remove, self._deleted.popleft()[1]))
-
-
-def _markers(data: Bytes, headers: Sequence[BatchHeader]) -> dict[int, EndMarker]:
-    """The markers among the batches, by their number."""
-    markers: dict[int, EndMarker] = {}
-    position = 0
-    for number, header in enumerate(headers):
-        if header.producer_id >= 0 and header.is_control:
-            marker = decode_marker(memoryview(data)[position : position + header.size_bytes])
-            if marker is not None:
-                markers[number] = marker
-        position += LENGTH_END + header.batch_length
-    return markers

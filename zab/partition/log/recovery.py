@@ -25,11 +25,12 @@ import attrs
 from datatree.log.disk import Disk
 from zab.kafka.errors import ErrorCode
 from zab.partition.log.checkpoints import CheckpointError, format_epochs, parse_epochs
+from zab.partition.log.contents import LogContents
 from zab.partition.log.epoch_cache import EpochCache
 from zab.partition.log.former_batches import restore_former
 from zab.partition.log.headers import PIECE_BYTES, headers_from
 from zab.partition.log.leftovers import finish_leftovers
-from zab.partition.log.log import BATCH, Log, LogContents
+from zab.partition.log.log import Log
 from zab.partition.log.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from zab.partition.log.offset_index import RELATIVE_MAX, IndexDamagedError, OffsetIndex
 from zab.partition.log.paths import (
@@ -52,7 +53,7 @@ from zab.partition.log.time_index import TimeIndex, last_entry
 from zab.partition.log.transaction_index import pack_transactions, parse_transactions
 from zab.partition.records.batch import HEADER_BYTES, BatchError, BatchHeader, check_crc, read_header
 from zab.partition.records.control import ControlType, EndMarker, decode_marker
-from zab.partition.settings.topic_settings import TopicSettings
+from zab.partition.settings.topic_settings import BATCH, TopicSettings
 
 
 @attrs.frozen

@@ -132,7 +132,7 @@ class Segment:
     is_indexed: bool = False
     """Its index files are there: they were written, or are about to be."""
     is_awaited: bool = False
-    """Its files are not yet under their names: nobody may read them (`Log.replace_segments`)."""
+    """Its files are not yet under their names: nobody may read them (`Compaction.replace`)."""
     path: str = attrs.field(init=False)
     """Its log file."""
 

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zab.partition.log.file_effects import Create, FileEffect, Remove, Rename, Replace, Sync, SyncDirectory, Truncate
+from zab.partition.log.file_effects import (
+    Append,
+    Bytes,
+    Create,
+    FileEffect,
+    Remove,
+    Rename,
+    Replace,
+    Sync,
+    SyncDirectory,
+    Truncate,
+)
 from zab.partition.log.paths import CLEANED, INDEX, LOG, SEGMENT_FILES, SWAP, TIME_INDEX, TRANSACTION_INDEX
 from zab.partition.log.segment import Cut, Segment
 from zab.partition.log.transaction_index import ENTRY_BYTES as TRANSACTION_BYTES
-from zab.partition.log.transaction_index import pack_transactions
+from zab.partition.log.transaction_index import AbortedTransaction, pack_transactions
+
+CLEANED_SYNC_BYTES = 4 << 20
+"""After so many bytes a compacted segment is synced."""
 
 
 def paths_of(segment: Segment) -> list[str]:
@@ -27,6 +41,13 @@ def index_effects(segment: Segment) -> list[FileEffect]:
     effects.append(Replace(segment.path_of(INDEX), segment.offsets.pack()))
     effects.append(Replace(segment.path_of(TIME_INDEX), segment.times.pack()))
     return effects
+
+
+def abort_effects(segment: Segment, count: int, entry: AbortedTransaction) -> list[FileEffect]:
+    """Note one more aborted transaction; `count` are in its index."""
+    path = segment.path_of(TRANSACTION_INDEX)
+    begin: list[FileEffect] = [] if count else [Create(path), SyncDirectory(segment.directory)]
+    return [*begin, Append(path, count * TRANSACTION_BYTES, entry.pack())]
 
 
 def cut_effects(segment: Segment, cut: Cut, aborted_count: int) -> list[FileEffect]:
@@ -50,6 +71,14 @@ def drop_effects(segment: Segment) -> list[FileEffect]:
     """Remove it, durably before anything else goes."""
     indexes = [segment.path_of(suffix) for suffix in SEGMENT_FILES if suffix != LOG]
     return [*map(Remove, indexes), Remove(segment.path), SyncDirectory(segment.directory)]
+
+
+def cleaned_effects(path: str, position: int, data: Bytes) -> list[FileEffect]:
+    """Write a part of a compacted segment into its `.cleaned` file. It is synced in parts: one long sync would hold up
+    every other log."""
+    begin = [] if position else [Create(path)]
+    is_due = position // CLEANED_SYNC_BYTES != (position + len(data)) // CLEANED_SYNC_BYTES
+    return [*begin, Append(path, position, data), *([Sync(path)] if is_due else [])]
 
 
 def replace_effects(olds: Sequence[Segment], new: Segment) -> list[FileEffect]:

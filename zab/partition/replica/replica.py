@@ -26,13 +26,15 @@ import attrs
 from zab.kafka.errors import ErrorCode
 from zab.kafka.primitives import Uuid
 from zab.partition.image.partition_state import NO_EPOCH, NO_LEADER, PartitionState
-from zab.partition.log.log import BATCH, LOG_APPEND_TIME, Appended, Log
+from zab.partition.log.incoming import Appended
+from zab.partition.log.log import Log
 from zab.partition.log.transaction_index import AbortedTransaction
 from zab.partition.records.batch import BatchError, BatchHeader, read_header, stamp_max_timestamp
 from zab.partition.records.checks import Checked, ProduceRules, check_produced
 from zab.partition.replica.leader import Leader, LogPosition
 from zab.partition.replica.record_search import RecordSearch
 from zab.partition.settings.broker_settings import REPLICATED_BYTES_MAX
+from zab.partition.settings.topic_settings import BATCH, LOG_APPEND_TIME
 from zab.wire.file_slice import FileSlice
 
 ALL_IN_SYNC: Final = -1

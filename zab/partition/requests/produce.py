@@ -43,7 +43,7 @@ from zab.kafka.messages.produce import (
 from zab.partition.access.acls import Operation, ResourceType
 from zab.partition.image.cluster_image import INTERNAL
 from zab.partition.log.errors import LogError
-from zab.partition.log.log import Appended
+from zab.partition.log.incoming import Appended
 from zab.partition.records.batch import BatchError, BatchHeader, read_header, walk
 from zab.partition.records.checks import RecordsError
 from zab.partition.replica.replica import ALL_IN_SYNC, Replica, ReplicaError

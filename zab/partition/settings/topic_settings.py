@@ -20,6 +20,10 @@ from attrs import frozen
 from zab.configuration.fields import BOOLEAN, INT_MAX, LONG_MAX, choice, fraction, integer
 
 NO_LIMIT: Final = -1
+BATCH: Final = "batch"
+"""The flush mode in which nothing counts that is not synced."""
+
+LOG_APPEND_TIME: Final = "LogAppendTime"
 
 
 class InvalidSettingError(ValueError):
@@ -112,7 +116,7 @@ class TopicSettings:
         "So long after the append of a record, the log is synced at the latest.",
     )
     flush_mode: str = _key(
-        *("flush.mode", "log.flush.mode", "os", _one_of("os", "batch"), _S),
+        *("flush.mode", "log.flush.mode", "os", _one_of("os", BATCH), _S),
         "zab only. batch: what is acknowledged is on the disk. os: the operating system writes it later.",
     )
     index_interval_bytes: int = _key(
@@ -137,7 +141,7 @@ class TopicSettings:
     message_timestamp_type: str = _key(
         "message.timestamp.type",
         "log.message.timestamp.type",
-        *("CreateTime", _one_of("CreateTime", "LogAppendTime"), _S),
+        *("CreateTime", _one_of("CreateTime", LOG_APPEND_TIME), _S),
         "Whose clock gives a record its time: the producer's, or the broker's at the append.",
     )
     min_cleanable_dirty_ratio: float = _key(

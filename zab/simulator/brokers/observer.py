@@ -28,10 +28,11 @@ from zab.kafka.primitives import Uuid
 from zab.partition.image.cluster_image import INTERNAL
 from zab.partition.image.partition_state import PartitionState
 from zab.partition.log.checkpoints import TopicPartition
-from zab.partition.log.log import BATCH, Log
+from zab.partition.log.log import Log
 from zab.partition.log.paths import LOG
 from zab.partition.records.batch import HEADER_BYTES, read_header
 from zab.partition.replica.replica import Replica
+from zab.partition.settings.topic_settings import BATCH
 from zab.simulator.brokers.judge import Judge, Key
 from zab.simulator.brokers.losses import Left, Losses
 from zab.simulator.brokers.process import BrokerProcess
