@@ -23,7 +23,7 @@ from zab.partition.log.segments import Segments
 
 @attrs.frozen
 class Compaction:
-    """Of one log, whose segments, effects and snapshots these are."""
+    """Replaces segments of one log, whose segments, effects and snapshots these are."""
 
     directory: str
     segments: Segments
