@@ -100,6 +100,20 @@ def test_a_list_gets_words_more_and_less():
     assert alter(client, TOPIC_RESOURCE, "t", ("retention.ms", APPEND, "1")) == ErrorCode.INVALID_CONFIG
 
 
+def test_a_list_of_brokers_grows_and_shrinks():
+    rig = OneBroker()
+    client = rig.client()
+    listed = "log.cleanup.policy"
+    assert alter(client, BROKER_RESOURCE, "", (listed, APPEND, "compact")) == 0
+    assert value(client, BROKER_RESOURCE, "", listed) == ("delete,compact", Source.ALL_BROKERS)
+    assert alter(client, BROKER_RESOURCE, "1", (listed, SUBTRACT, "delete")) == 0
+    assert value(client, BROKER_RESOURCE, "1", listed) == ("compact", Source.BROKER)
+    assert alter(client, BROKER_RESOURCE, "", (listed, SUBTRACT, "compact")) == 0
+    assert value(client, BROKER_RESOURCE, "", listed)[0] == "delete", "what one of them has counts there alone"
+    assert alter(client, BROKER_RESOURCE, "2", (listed, APPEND, "delete")) == ErrorCode.INVALID_CONFIG
+    assert alter(client, BROKER_RESOURCE, "1", ("cleanup.policy", APPEND, "delete")) == ErrorCode.INVALID_CONFIG
+
+
 def test_changes_that_are_wrong_change_nothing():
     rig = OneBroker()
     rig.create("t")

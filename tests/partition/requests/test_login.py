@@ -292,6 +292,9 @@ def test_changes_that_are_refused():
             name="a", mechanism=1, iterations=4096, salt=b"", salted_password=b"x"
         ): ErrorCode.UNACCEPTABLE_CREDENTIAL,
         ScramCredentialUpsertion(
+            name="a", mechanism=1, iterations=4096, salt=b"s" * 1025, salted_password=b"x"
+        ): ErrorCode.UNACCEPTABLE_CREDENTIAL,
+        ScramCredentialUpsertion(
             name="a", mechanism=1, iterations=4096, salt=SALT, salted_password=b""
         ): ErrorCode.UNACCEPTABLE_CREDENTIAL,
     }
@@ -306,6 +309,15 @@ def test_changes_that_are_refused():
         "b": (ErrorCode.DUPLICATE_RESOURCE, {}),
     }
     assert alter(rig) == {}
+
+
+@pytest.mark.parametrize("salt", [b"s", b"salt", b"s" * 1024])
+def test_the_salt_is_the_clients(salt):
+    rig = OneBroker(LINES)
+    salted = hashlib.pbkdf2_hmac("sha256", b"secret", salt, 4096)
+    asked = ScramCredentialUpsertion(name="bob", mechanism=1, iterations=4096, salt=salt, salted_password=salted)
+    assert alter(rig, asked) == {"bob": ErrorCode.NONE}
+    assert described(rig, "bob") == {"bob": (ErrorCode.NONE, {1: 4096})}
 
 
 def test_a_conversation_of_scram_has_two_steps_and_a_new_nonce():

@@ -109,7 +109,7 @@ class ConfigRequests:
             error, message = ErrorCode.INVALID_REQUEST, f"resource type {asked.resource_type} has no settings here"
         elif name == "":
             chosen = [key for key in topic_keys().values() if key.twin in self._changes.of_all]
-            rows = [self._row(body, key, self._of_broker(key), is_twin=True) for key in chosen]
+            rows = [self._row(body, key, self._of_broker(key, of_all=True), is_twin=True) for key in chosen]
         elif name != str(self._broker_id()):
             error, message = ErrorCode.INVALID_REQUEST, f"broker {name} is to be asked itself"
         else:
@@ -141,9 +141,10 @@ class ConfigRequests:
         own = [(key.name, changes[key.name], Source.TOPIC)] if key.name in changes else []
         return [*own, *self._of_broker(key)]
 
-    def _of_broker(self, key: TopicKey) -> list[tuple[str, str, Source]]:
+    def _of_broker(self, key: TopicKey, *, of_all: bool = False) -> list[tuple[str, str, Source]]:
+        """The same for this broker. `of_all`: for all that have none of their own."""
         found = []
-        if key.twin in self._changes.own:
+        if key.twin in self._changes.own and not of_all:
             found.append((key.twin, self._changes.own[key.twin], Source.BROKER))
         if key.twin in self._changes.of_all:
             found.append((key.twin, self._changes.of_all[key.twin], Source.ALL_BROKERS))
@@ -231,14 +232,25 @@ class ConfigRequests:
 
     def _listed(self, resource: IncrementalAlterConfigsResource, name: str, value: str, *, adds: bool) -> str:
         """A list with these words more, or less. Raises ValueError."""
-        key = topic_keys().get(name)
-        if resource.resource_type != TOPIC_RESOURCE or key is None or key.type is not SettingType.LIST:
-            raise ValueError(f"{name} is no list")
-        topic = self._image().topics.get(resource.resource_name)
-        present = self._of_topic(key, {} if topic is None else topic.changes)[0][1].split(",")
+        present = self._words(resource, name)
         words = [word.strip() for word in value.split(",")]
         after = [*present, *(w for w in words if w not in present)] if adds else [w for w in present if w not in words]
         return ",".join(after)
+
+    def _words(self, resource: IncrementalAlterConfigsResource, name: str) -> list[str]:
+        """The words of a list as it is now. Raises ValueError."""
+        is_topic = resource.resource_type == TOPIC_RESOURCE
+        [key] = [each for each in topic_keys().values() if name == (each.name if is_topic else each.twin)] or [None]
+        if key is None or key.type is not SettingType.LIST:
+            raise ValueError(f"{name} is no list")
+        if is_topic:
+            topic = self._image().topics.get(resource.resource_name)
+            found = self._of_topic(key, {} if topic is None else topic.changes)
+        elif resource.resource_name in ("", str(self._broker_id())):
+            found = self._of_broker(key, of_all=not resource.resource_name)
+        else:
+            raise ValueError(f"broker {resource.resource_name} is to be asked itself")
+        return found[0][1].split(",")
 
     def _alter(
         self,

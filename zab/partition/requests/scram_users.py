@@ -35,7 +35,7 @@ from zab.partition.requests.request import Request
 MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 """The numbers of the protocol."""
 _NUMBERS: Final = {name: number for number, name in MECHANISMS.items()}
-SALT_BYTES_MIN, SALT_BYTES_MAX = 8, 1024
+SALT_BYTES_MIN, SALT_BYTES_MAX = 1, 1024
 SALTED_BYTES_MAX: Final = 1024
 NAME_CHARS_MAX: Final = 200
 """The longest name of a user: it is the name of a znode, in which a character may have 12 bytes."""
