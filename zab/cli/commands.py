@@ -19,7 +19,7 @@ from attrs import frozen
 from zab.cli.data_command import DataCommand
 from zab.cli.time_limit import timed
 
-__all__ = ["ALIASES", "COMMANDS", "NOT_IN_SHELL", "TAKES_DATA", "Command"]
+__all__ = ["ALIASES", "COMMANDS", "NOT_IN_SHELL", "PUBLICATION", "TAKES_DATA", "Command"]
 
 _FILES: Final = "Servers and files"
 _PANELS: Final = {
@@ -160,6 +160,9 @@ COMMANDS: Final = {
         "completion:completion_command", "Print what makes a shell complete commands, options and paths."
     ),
 }
+
+PUBLICATION: Final = Command("brokers.change_feed:Publication", "Publish changes in a topic.")
+"""What `zab changes --to-topic` loads: the only part of a command of znodes that needs brokers."""
 
 ALIASES: Final = {
     "deleteall": ["delete", "--recursive"],

@@ -7,14 +7,18 @@ With `--json` it is an object (docs/reference/json.md).
 
 The first line on standard error says after which zxid it begins. `--since` with that zxid, or with the one of the last
 line printed, continues from there.
+
+With `--to-topic` they become records instead (`zab.cli.brokers.change_feed`, which is loaded then).
 """
 
 import json as json_module
 import sys
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, Final
 
 import typer
 
+from zab.cli.commands import PUBLICATION
 from zab.cli.json_form import JsonOption, hexadecimal, json_line, time_text
 from zab.cli.moments import parse_zxid
 from zab.cli.terminal import on_terminal, say
@@ -23,7 +27,37 @@ from zab.cli.znodes.json_values import change_fields
 from zab.cli.znodes.options import resolve_path
 from zab.client import Change, ChangeKind, Client
 
-__all__ = ["change_line", "changes_command"]
+__all__ = ["Values", "change_line", "changes_command"]
+
+_TOPIC: Final = "To a topic"
+
+
+class Values(StrEnum):
+    """What the records of changes have as their values."""
+
+    JSON = "json"
+    DATA = "data"
+
+
+_ToTopic = Annotated[
+    str | None,
+    typer.Option(
+        "--to-topic", metavar="TOPIC", help="Append them to a topic, each exactly once.", rich_help_panel=_TOPIC
+    ),
+]
+_Feed = Annotated[
+    str | None,
+    typer.Option(
+        "--feed",
+        metavar="NAME",
+        help="The name under which the topic knows how far it is; zab-changes-TOPIC without it.",
+        rich_help_panel=_TOPIC,
+    ),
+]
+_Values = Annotated[
+    Values,
+    typer.Option("--values", help="Of records: the change in JSON, or the data alone.", rich_help_panel=_TOPIC),
+]
 
 
 def changes_command(
@@ -36,9 +70,29 @@ def changes_command(
         typer.Option("--prefix", "-p", metavar="PATH", callback=resolve_path, help="Only this znode and below."),
     ] = "/",
     count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after so many changes.")] = None,
+    to_topic: _ToTopic = None,
+    feed: _Feed = None,
+    values: _Values = Values.JSON,
     json: JsonOption = False,
 ) -> None:
+    """With --to-topic it goes on where the feed of this name has ended; --since is only where a new one begins."""
     start = None if since is None else parse_zxid(since, "--since")
+    if to_topic is not None:
+        if json:
+            raise typer.BadParameter("records have JSON without it", param_hint="--json")
+        publication = PUBLICATION.load()
+        wanted = publication(
+            topic=to_topic,
+            feed=f"zab-changes-{to_topic}" if feed is None else feed,
+            prefix=prefix,
+            since=start,
+            count=count,
+            has_bare_data=values is Values.DATA,
+        )
+        wanted.publish(context)
+        return
+    if feed is not None or values is not Values.JSON:
+        raise typer.BadParameter("it needs --to-topic", param_hint="--values" if feed is None else "--feed")
 
     async def work(zk: Client, _caller: Caller) -> None:
         begin = start
