@@ -142,7 +142,7 @@ class ConfigRequests:
         return [*own, *self._of_broker(key)]
 
     def _of_broker(self, key: TopicKey, *, of_all: bool = False) -> list[tuple[str, str, Source]]:
-        """The same for this broker. `of_all`: for all that have none of their own."""
+        """Name, value and source at this broker. `of_all`: at those that have no value of their own."""
         found = []
         if key.twin in self._changes.own and not of_all:
             found.append((key.twin, self._changes.own[key.twin], Source.BROKER))
@@ -240,7 +240,8 @@ class ConfigRequests:
     def _words(self, resource: IncrementalAlterConfigsResource, name: str) -> list[str]:
         """The words of a list as it is now. Raises ValueError."""
         is_topic = resource.resource_type == TOPIC_RESOURCE
-        [key] = [each for each in topic_keys().values() if name == (each.name if is_topic else each.twin)] or [None]
+        named = (each for each in topic_keys().values() if name == (each.name if is_topic else each.twin))
+        key = next(named, None)
         if key is None or key.type is not SettingType.LIST:
             raise ValueError(f"{name} is no list")
         if is_topic:
