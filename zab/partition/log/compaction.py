@@ -1,6 +1,6 @@
 """What compaction (`cleaner`) does to a log: it writes beside it, then puts what it wrote into the place of segments.
 
-write, drop     a `.cleaned` file, which is nothing of the log
+write, drop     a `.cleaned` file, which does not belong to the log
 has             whether segments are still as they were read
 replace         puts the new segment into their place
 """
