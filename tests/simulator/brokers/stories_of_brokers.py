@@ -21,8 +21,9 @@ from zab.kafka.messages.transactions import (
     InitProducerIdRequest,
 )
 from zab.partition.links.messages import FollowerAnswered
+from zab.simulator.brokers.client import errors_of
 from zab.simulator.brokers.committed_offsets import GroupJudge
-from zab.simulator.brokers.scripted_client import OF_GROUP, OF_TRANSACTION, errors_of
+from zab.simulator.brokers.scripted_client import OF_GROUP, OF_TRANSACTION
 from zab.simulator.world.schedule import MS
 from zab.simulator.world.verdict import demand
 

@@ -13,7 +13,18 @@ from typing import Any, Final
 import attrs
 
 from zab.kafka.errors import ErrorCode
+from zab.kafka.messages.configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from zab.kafka.messages.metadata import MetadataResponse
+from zab.kafka.messages.placement import (
+    AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from zab.kafka.messages.topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -22,11 +33,16 @@ from zab.kafka.messages.topics import (
     DeleteTopicState,
 )
 from zab.kafka.primitives import ZERO_UUID
-from zab.simulator.brokers.client import Client, Surroundings
+from zab.simulator.brokers.client import Client, Surroundings, errors_of
 from zab.simulator.world.schedule import MS
 
 CREATE_VERSION: Final = 7
 DELETE_VERSION: Final = 6
+REASSIGN_VERSION: Final = 0
+ELECT_VERSION: Final = 2
+ALTER_VERSION: Final = 1
+PREFERRED, TOPIC, SET = 0, 2, 0
+"""Kinds of elections, of resources and of changes."""
 LOOK_US: Final = 300 * MS
 WAIT_MS: Final = 2_000
 
@@ -57,6 +73,10 @@ class TopicPlan:
     def min_in_sync(self) -> tuple[int, ...]:
         """Every min.insync.replicas that it may have, as far as there are so many replicas."""
         return (min(self.replicas, int(self.settings["min.insync.replicas"])),)
+
+    def min_in_sync_of(self, *, changes: bool) -> tuple[int, ...]:
+        """Every min.insync.replicas that it may have if operators change it now and then."""
+        return (1, min(self.replicas, 2), *self.min_in_sync) if changes else self.min_in_sync
 
     @property
     def is_synced(self) -> bool:
@@ -100,8 +120,14 @@ class Administrator(Client):
         self.later(int(self._gap_us * self.rng.expovariate(1)), self._go_on)
         plain = sorted(topic.name for topic in self.topics.values() if topic.is_plain)
         name = self.rng.choice(plain or [""])
-        if self.wishes() and name in self._known:
+        if self.wishes():
+            self.delete(name)
+
+    def delete(self, name: str) -> bool:
+        """Delete this topic, if it is there."""
+        if name in self._known:
             self._to_delete[name] = self._known[name]
+        return name in self._known
 
     def _look(self) -> None:
         self.metadata(None, self._learned)
@@ -139,6 +165,37 @@ class Administrator(Client):
     def _delete(self, controller: int) -> None:
         asked = tuple(DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in self._to_delete)
         self.ask(controller, DeleteTopicsRequest(topics=asked, timeout_ms=WAIT_MS), DELETE_VERSION, self._deleted)
+
+    # ------------------------------------------------------------------------------------------- once, as faults
+
+    def reassign(self, controller: int, name: str, index: int, replicas: tuple[int, ...] | None) -> None:
+        """Move a partition to these replicas; None: cancel that."""
+        partition = ReassignablePartition(partition_index=index, replicas=replicas)
+        body = AlterPartitionReassignmentsRequest(
+            timeout_ms=WAIT_MS, topics=(ReassignableTopic(name=name, partitions=(partition,)),)
+        )
+        self._ask_once("reassigned", controller, body, REASSIGN_VERSION)
+
+    def elect_leaders(self, controller: int) -> None:
+        """Let the first replica of every partition lead."""
+        body = ElectLeadersRequest(election_type=PREFERRED, topic_partitions=None, timeout_ms=WAIT_MS)
+        self._ask_once("elected", controller, body, ELECT_VERSION)
+
+    def change_setting(self, controller: int, name: str, key: str, value: str) -> None:
+        """Set one setting of a topic."""
+        config = IncrementalAlterableConfig(name=key, config_operation=SET, value=value)
+        resource = IncrementalAlterConfigsResource(resource_type=TOPIC, resource_name=name, configs=(config,))
+        body = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+        self._ask_once("changed", controller, body, ALTER_VERSION)
+
+    def _ask_once(self, what: str, controller: int, body: object, version: int) -> None:
+        def answered(answer: Any) -> None:
+            errors = ["no answer"] if answer is None else sorted(each.name for each in errors_of(answer)) or ["NONE"]
+            for error in errors:
+                self.cluster.judge.counts[f"topics {what}: {error}"] += 1
+
+        if controller in self.cluster.broker_ids:
+            self.ask(controller, body, version, answered)
 
     def _created(self, answer: Any) -> None:
         self._note("created", [] if answer is None else answer.topics)

@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 import attrs
 
 from zab.kafka.declare import LAYOUTS
+from zab.kafka.errors import ErrorCode
 from zab.kafka.frames import decode_response, request_frame
 from zab.kafka.headers import RequestHeader
 from zab.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -194,3 +195,17 @@ class Client:
         names = None if topics is None else tuple(MetadataRequestTopic(name=name) for name in topics)
         body = MetadataRequest(topics=names, allow_auto_topic_creation=False)
         self.ask(self.rng.choice(self.cluster.broker_ids), body, METADATA_VERSION, then)
+
+
+def errors_of(answer: Any) -> set[ErrorCode]:
+    """All error codes in a response, without NONE."""
+    found = set()
+    for field in attrs.fields(type(answer)):
+        value = getattr(answer, field.name)
+        if field.name.endswith("error_code"):
+            found.add(ErrorCode(value))
+        elif isinstance(value, tuple):
+            for each in value:
+                if attrs.has(type(each)):
+                    found |= errors_of(each)
+    return found - {ErrorCode.NONE}

@@ -44,7 +44,7 @@ class BrokerCluster(Cluster):
         )
         self.profile = profile
         self.judge = Judge()
-        replicas = {topic.name: topic.replicas for topic in profile.topics}
+        replicas = {topic.name: topic.replicas + profile.moves for topic in profile.topics}
         self.observer = Observer(self.judge, replicas, profile.min_in_sync(min), self.process)
         self.clients: list[Client] = []
         self.service = CoordinationService(

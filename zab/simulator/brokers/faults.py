@@ -1,4 +1,5 @@
-"""Faults that happen to brokers, besides those of any service (`world.process_faults`, `world.network_faults`).
+"""Faults that happen to brokers, besides those of any service (`world.process_faults`, `world.network_faults`) and what
+operators do (`administration`).
 
 pause_leader                    a broker that leads, or the controller, stands still for longer than its session lasts
 clean_stop, rolling_restart     a broker stops cleanly, after others lead what it led; all do, one after the other
@@ -15,12 +16,11 @@ service_outage                  the coordination service serves nobody for a whi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from random import Random
 from typing import Final
 
-from zab.simulator.brokers.cluster import BrokerCluster
+from zab.simulator.brokers.administration import ADMINISTRATION_CAUSES
 from zab.simulator.brokers.coordination import SERVICE
-from zab.simulator.world.cluster import FaultContext
+from zab.simulator.brokers.fault_context import BrokerFaultContext
 from zab.simulator.world.disk import FaultyDisk
 from zab.simulator.world.faults import Cause
 from zab.simulator.world.network_faults import NETWORK_FAULTS, block
@@ -29,25 +29,6 @@ from zab.simulator.world.schedule import MS
 
 ROLL_US: Final = 4_000 * MS
 """The time between two stops of a rolling restart."""
-
-
-class BrokerFaultContext(FaultContext):
-    """The context of the faults of one run."""
-
-    cluster: BrokerCluster
-
-    def __init__(self, cluster: BrokerCluster, rng: Random) -> None:
-        super().__init__(cluster, rng)
-        self.mended_at_the_end.append(self.end_outage)
-
-    @property
-    def numbers(self) -> list[int]:
-        """Everything that has links: brokers and the coordination service."""
-        return [SERVICE, *self.cluster.machines]
-
-    def end_outage(self) -> None:
-        if self.cluster.service.is_down:
-            self.cluster.service.end_outage()
 
 
 def pause_leader(context: BrokerFaultContext) -> bool:
@@ -143,6 +124,7 @@ def service_outage(context: BrokerFaultContext) -> bool:
 CAUSES: Final[Mapping[str, Cause[BrokerFaultContext]]] = {
     **PROCESS_FAULTS,
     **NETWORK_FAULTS,
+    **ADMINISTRATION_CAUSES,
     "pause_leader": pause_leader,
     "clean_stop": clean_stop,
     "rolling_restart": rolling_restart,

@@ -44,8 +44,15 @@ FAULTS: Final[Mapping[str, int]] = {
     "expire": 3,
     "lose_answers": 4,
     "service_outage": 1,
+    "reassign": 3,
+    "elect_leaders": 2,
+    "change_settings": 2,
+    "delete_topic": 1,
 }
 """All faults, by their weights."""
+
+ADMINISTRATION: Final = ("reassign", "elect_leaders", "change_settings", "delete_topic")
+"""What operators do to several brokers."""
 
 LOSES_POWER: Final = frozenset({"power", "blackout", "power_at_operation"})
 """Faults that lose what was not synced. With them, most topics with several replicas sync everything before
@@ -89,7 +96,13 @@ class Profile:
 
     def min_in_sync(self, which: Callable[[Iterable[int]], int]) -> dict[str, int]:
         """The lowest or the highest min.insync.replicas that each topic has in the run."""
-        return {topic.name: which(topic.min_in_sync) for topic in self.topics}
+        changes = "change_settings" in self.faults
+        return {topic.name: which(topic.min_in_sync_of(changes=changes)) for topic in self.topics}
+
+    @property
+    def moves(self) -> bool:
+        """Whether partitions are reassigned, so that one with one replica has two now and then."""
+        return "reassign" in self.faults
 
 
 def draw(seed: int, rng: Random) -> Profile:
@@ -117,7 +130,7 @@ def with_workload(profile: Profile, focus: str) -> Profile:
 def _drawn(seed: int, rng: Random, brokers: int) -> Profile:
     topics = tuple(_topic(rng, f"t{number}", brokers) for number in range(rng.randint(1, 3)))
     share = rng.choice((0.2, 0.4, 0.7))
-    faults = {name: weight for name, weight in FAULTS.items() if rng.random() < share}
+    faults = {name: weight for name, weight in FAULTS.items() if name not in ADMINISTRATION and rng.random() < share}
     if LOSES_POWER & faults.keys():
         topics = tuple(topic if rng.random() < 0.3 else _synced(topic) for topic in topics)
     session_timeout_ms = rng.choice((1_500, 3_000, 6_000))
@@ -132,6 +145,8 @@ def _drawn(seed: int, rng: Random, brokers: int) -> Profile:
     }
     if brokers > 1:
         lines |= _of_replication(rng)
+        operators = Random(f"{seed}/operators/{brokers}")
+        faults |= {name: FAULTS[name] for name in ADMINISTRATION if operators.random() < share}
     is_small = brokers == 1
     return Profile(
         seed=seed,

@@ -20,7 +20,7 @@ from zab.kafka.errors import ErrorCode
 from zab.kafka.messages.groups import FindCoordinatorRequest
 from zab.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from zab.kafka.primitives import Uuid
-from zab.simulator.brokers.client import METADATA_VERSION, TIMEOUT_US, Client, Surroundings
+from zab.simulator.brokers.client import METADATA_VERSION, TIMEOUT_US, Client, Surroundings, errors_of
 from zab.simulator.world.schedule import MS
 
 OF_GROUP, OF_TRANSACTION = 0, 1
@@ -160,17 +160,3 @@ class ScriptedClient(Client):
     def forget_leader(self, topic: str, index: int) -> None:
         """It may be another one."""
         self._leaders.pop((topic, index), None)
-
-
-def errors_of(answer: Any) -> set[ErrorCode]:
-    """All error codes in a response, without NONE."""
-    found = set()
-    for field in attrs.fields(type(answer)):
-        value = getattr(answer, field.name)
-        if field.name.endswith("error_code"):
-            found.add(ErrorCode(value))
-        elif isinstance(value, tuple):
-            for each in value:
-                if attrs.has(type(each)):
-                    found |= errors_of(each)
-    return found - {ErrorCode.NONE}

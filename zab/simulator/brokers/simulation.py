@@ -30,7 +30,8 @@ from zab.simulator.brokers.administrator import Administrator
 from zab.simulator.brokers.client import Client
 from zab.simulator.brokers.cluster import BrokerCluster
 from zab.simulator.brokers.consumer import Consumer
-from zab.simulator.brokers.faults import CAUSES, BrokerFaultContext
+from zab.simulator.brokers.fault_context import BrokerFaultContext
+from zab.simulator.brokers.faults import CAUSES
 from zab.simulator.brokers.judge import Key
 from zab.simulator.brokers.process import BrokerProcess
 from zab.simulator.brokers.producer import ALL, IN_FLIGHT_MAX, Producer
@@ -107,7 +108,7 @@ class Simulation(simulation.Simulation):
             topic = each[2].choice(plain)
             is_idempotent = each[2].random() < 0.75
             acks = ALL if is_idempotent else each[2].choice((ALL, 1, 1, 0))
-            is_promised = acks == ALL or (acks == 1 and topic.replicas == 1)
+            is_promised = acks == ALL or (acks == 1 and topic.replicas == 1 and not profile.moves)
             found.append(
                 Producer(
                     *each,
@@ -245,7 +246,10 @@ class Simulation(simulation.Simulation):
         if set(image.brokers) != set(self.brokers.machines) or not names <= image.topics.keys():
             return False
         states = [state for name in names for state in image.topics[name].partitions.values()]
-        return all(state.leader in image.brokers and set(state.isr) == set(state.replicas) for state in states)
+        return all(
+            state.leader in image.brokers and set(state.isr) == set(state.replicas) and not state.removing
+            for state in states
+        )
 
     def _state(self) -> str:
         """The state of every broker, to see why there is no progress."""

@@ -29,6 +29,7 @@ from zab.kafka.messages.transactions import (
     InitProducerIdRequest,
 )
 from zab.partition.records.builder import BatchBuilder
+from zab.simulator.brokers.client import errors_of
 from zab.simulator.brokers.producer import ALL, PRODUCE_TIMEOUT_MS, PRODUCE_VERSION
 from zab.simulator.brokers.scripted_client import (
     BACKOFF_US,
@@ -39,7 +40,6 @@ from zab.simulator.brokers.scripted_client import (
     Script,
     ScriptedClient,
     Sleep,
-    errors_of,
 )
 from zab.simulator.brokers.transactions import Attempt, Source, TransactionJudge
 from zab.simulator.world.schedule import MS
