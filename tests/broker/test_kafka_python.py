@@ -166,10 +166,14 @@ def test_the_members_of_a_group_share_its_partitions_and_go_on_where_it_was(
     producer.flush(PATIENCE_MS / 1000)
     first = consumer(running_broker, **options)
     first.subscribe([topic])
+    # Otherwise it may give partitions before it knows them all, and a poll that ends before it has joined once more
+    # leaves it out for ever.
+    first.topics()
     assert len(taken(first, 20)) == 20
     first.commit()
     second = consumer(running_broker, **options)
     second.subscribe([topic])
+    second.topics()
     deadline = time.monotonic() + PATIENCE_MS / 1000
     while not (len(first.assignment()) == len(second.assignment()) == 1):
         assert time.monotonic() < deadline

@@ -47,8 +47,11 @@ def member(running_broker: KafkaBroker, topic: str, group: str) -> Iterator[Kafk
         bootstrap_servers=running_broker.address, group_id=group, client_id="somebody", enable_auto_commit=False
     )
     consumer.subscribe([topic])
+    consumer.topics()
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while len(consumer.assignment()) < 2:
-        consumer.poll(100)
+        assert time.monotonic() < deadline
+        consumer.poll(1000)
     yield consumer
     consumer.close()
 

@@ -39,6 +39,8 @@ __all__ = ["Isolation", "consume_command"]
 
 POLL_COUNT_MAX: Final = 500
 _POLL_MS: Final = 200
+_GROUP_POLL_MS: Final = 1000
+"""More than it takes to join a group once more."""
 
 
 class Isolation(Enum):
@@ -214,12 +216,13 @@ def _consume_in_group(
     with brokers.admin() as admin:
         brokers.described(admin, topic)
     with brokers.consumer(**settings) as consumer:
-        # Who leads a group and has not heard of the topic yet would give nobody a partition of it.
-        consumer.partitions_for_topic(topic)
         consumer.subscribe([topic], listener=Listener())
+        # Who leads a group gives partitions of what it has heard of, and joins once more when it hears of others. If a
+        # poll ends in the middle of that, kafka-python never does (`need_rejoin`): it has to know them before.
+        consumer.topics()
         ends: dict[Any, int] = {}
         while not printer.is_done:
-            found = consumer.poll(_POLL_MS, max_records=printer.wanted)
+            found = consumer.poll(_GROUP_POLL_MS, max_records=printer.wanted)
             for records in found.values():
                 printer.show(records)
             if found:
