@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 import uuid
 
@@ -157,3 +159,33 @@ def test_the_members_of_a_group_share_its_partitions_and_go_on_where_it_was(
     found = reader.committed([TopicPartition(topic, 0), TopicPartition(topic, 1)], PATIENCE_SECONDS)
     reader.close()
     assert [each.offset for each in found] == [12, 12]
+
+
+def test_a_producer_above_its_quota_is_told_how_long_to_wait(running_broker: KafkaBroker, topic: str) -> None:
+    client_id = f"limited-{uuid.uuid4()}"
+    options = ["broker", "quota", "set", "producer_byte_rate=1000", "--client-id", client_id]
+    ran = subprocess.run(
+        [sys.executable, "-m", "zab.cli.main", "--bootstrap-server", running_broker.address, *options],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    waits: list[float] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": running_broker.address,
+            "client.id": client_id,
+            "linger.ms": 0,
+            "throttle_cb": lambda event: waits.append(event.throttle_time),
+        }
+    )
+    producer.produce(topic, b"x" * 15_000)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not waits:
+        assert time.monotonic() < deadline, "it was not told"
+        producer.poll(0.1)
+    # 15,000 bytes and those of the request, of which ten windows allow 10,000.
+    assert 5.0 < waits[0] < 6.0
+    assert producer.flush(PATIENCE_SECONDS) == 0

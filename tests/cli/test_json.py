@@ -150,6 +150,7 @@ def test_every_row_is_run() -> None:
     elsewhere |= {f"group {each}" for each in ("list", "describe", "reset", "delete")}
     elsewhere |= {"produce", "consume", "broker list", "broker drain"}  # tests/cli/brokers
     elsewhere |= {f"broker acl {each}" for each in ("add", "list", "remove")}
+    elsewhere |= {f"broker quota {each}" for each in ("list", "set", "remove")}
     elsewhere |= {"backup verify", "backup prune", "support"}  # tests/cli/operations
     assert {*ZNODES, *elsewhere} == FIELDS.keys()
 

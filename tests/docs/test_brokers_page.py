@@ -109,7 +109,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 @pytest.mark.parametrize(
     ("page", "counts"),
     [
-        ("how-to/run-brokers.md", (6, 5, 2)),
+        ("how-to/run-brokers.md", (7, 5, 2)),
         ("how-to/secure-brokers.md", (5, 3, 1)),
         ("reference/broker-metrics.md", (1, 0, 0)),
     ],

@@ -50,6 +50,29 @@ configs --alter --entity-type topics --entity-name a --add-config segment.bytes=
 configs --describe --entity-type topics --entity-name a
 configs --alter --entity-type topics --entity-name a --delete-config segment.bytes
 configs --describe --entity-type topics --entity-name a
+configs --alter USER_X --add-config producer_byte_rate=1048576,request_percentage=12.5
+configs --alter USER_X --add-config controller_mutation_rate=7.5
+configs --describe USER_X
+configs --alter USER_X --delete-config controller_mutation_rate
+configs --describe USER_X
+configs --alter X_AND_APP --add-config consumer_byte_rate=2048
+configs --alter DEFAULTS --add-config consumer_byte_rate=4096
+configs --alter --entity-type clients --entity-default --add-config producer_byte_rate=8192
+configs --describe --entity-type users
+configs --describe --entity-type clients
+configs --describe --entity-type clients --entity-default
+configs --describe --entity-type users --entity-type clients
+configs --describe X_AND_APP
+configs --alter USER_X --delete-config producer_byte_rate
+configs --alter USER_X --delete-config producer_byte_rate
+configs --alter USER_X --add-config no.such.rate=1
+configs --alter USER_X --add-config producer_byte_rate=1.5
+configs --describe USER_X
+configs --alter USER_X --delete-config request_percentage
+configs --alter X_AND_APP --delete-config consumer_byte_rate
+configs --alter DEFAULTS --delete-config consumer_byte_rate
+configs --alter --entity-type clients --entity-default --delete-config producer_byte_rate
+configs --describe --entity-type users --entity-type clients
 elect --election-type preferred --all-topic-partitions
 acls --add --allow-principal User:alice --operation Read --operation Write --topic a
 acls --add --deny-principal User:bob --deny-host 10.0.0.1 --producer --topic b
@@ -65,6 +88,11 @@ acls --list
 topics --delete --topic a
 topics --delete --topic c
 """
+SHORT = {
+    "USER_X": "--entity-type users --entity-name x",
+    "X_AND_APP": "--entity-type users --entity-name x --entity-type clients --entity-name app",
+    "DEFAULTS": "--entity-type users --entity-default --entity-type clients --entity-default",
+}
 DELETED = {"partitions": [{"topic": "a", "partition": 0, "offset": 10}], "version": 1}
 VARYING = re.compile(r"127\.0\.0\.1:\d+|TopicId: \S+|^\d{4}-\d\d-\d\d .*")
 MEANWHILE = "{"
@@ -77,7 +105,8 @@ def commands(address: str, directory: Path) -> list[list[str]]:
     file.write_text(json.dumps(DELETED))
     found = []
     for line in COMMANDS.strip().splitlines():
-        tool, *arguments = line.replace("FILE", str(file)).split()
+        words = [SHORT.get(word, word) for word in line.replace("FILE", str(file)).split()]
+        tool, *arguments = " ".join(words).split()
         found.append([TOOLS[tool], "--bootstrap-server", address, *arguments])
     return found
 
@@ -95,8 +124,10 @@ def printed(address: str, directory: Path) -> list[list[str]]:
         elif line and not line.startswith(MEANWHILE):
             found[-1].append(VARYING.sub("…", line))
     # Lists come in the order of a hash.
+    unordered = TOOLS["acls"], TOOLS["configs"]
     return [
-        [first, *sorted(map(str.strip, rest))] if TOOLS["acls"] in first else [first, *rest] for first, *rest in found
+        [first, *sorted(map(str.strip, rest))] if any(each in first for each in unordered) else [first, *rest]
+        for first, *rest in found
     ]
 
 

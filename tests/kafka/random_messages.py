@@ -36,6 +36,8 @@ def _one(of: Any, version: int, random: Random) -> Any:
         return random.random() < 0.5
     if of is Kind.UUID:
         return Uuid(bytes(random.randrange(256) for _ in range(16)))
+    if of is Kind.FLOAT64:
+        return random.choice((0.0, -1.5, 1e300, random.random()))
     if of is Kind.STRING:
         return random.choice(TEXTS)
     if of in (Kind.BYTES, Kind.RECORDS):

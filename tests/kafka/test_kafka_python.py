@@ -28,8 +28,8 @@ CASES = [
 def test_how_many_there_are() -> None:
     """Requests that only brokers send, and KIP-848's, are not among them (`test_java`)."""
     names = {case.values[0].__name__ for case in CASES}
-    assert len(names) == 2 * 45
-    assert len(CASES) == 396
+    assert len(names) == 2 * 47
+    assert len(CASES) == 404
 
 
 @pytest.mark.parametrize(("cls", "version"), CASES)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tests.partition.one_broker import OneBroker, a_batch, produce
 from zab.kafka.errors import ErrorCode
+from zab.kafka.messages.client_quotas import AlterClientQuotasRequest, EntityData, OpData, QuotaAlteration
 from zab.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from zab.kafka.messages.group_offsets import (
     OffsetCommitRequest,
@@ -38,6 +39,7 @@ def asked_broker():
     rig = OneBroker(LINES)
     rig.create("t")
     client = rig.client()
+    _limit(client)
     for key_type in (0, 1):
         for _ in range(2):
             client.ask(FindCoordinatorRequest(key="any", key_type=key_type), 2)
@@ -50,6 +52,16 @@ def asked_broker():
     asked = InitProducerIdRequest(transactional_id="id", transaction_timeout_ms=60_000)
     assert client.ask(asked, 4).error_code == ErrorCode.NONE
     return rig
+
+
+def _limit(client):
+    """Quotas of everybody who asks."""
+    entity = tuple(EntityData(entity_type=type_, entity_name=None) for type_ in ("user", "client-id"))
+    keys = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
+    ops = tuple(OpData(key=key, value=1e9, remove=False) for key in keys)
+    entries = (QuotaAlteration(entity=entity, ops=ops),)
+    [entry] = client.ask(AlterClientQuotasRequest(entries=entries, validate_only=False), 1).entries
+    assert entry.error_code == ErrorCode.NONE
 
 
 def _join(client):

@@ -5,70 +5,15 @@ from collections import Counter
 import pytest
 
 from tests.bench.call_counts import check, counted
+from tests.partition.fetch_session import WITH_IDS, WITH_NAMES, Session
 from tests.partition.one_broker import OneBroker, a_batch, produce
 from zab.kafka.errors import ErrorCode
 from zab.kafka.frames import request_frame
 from zab.kafka.headers import RequestHeader
-from zab.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from zab.kafka.messages.fetch import FetchRequest, FetchTopic
 from zab.kafka.messages.offsets import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from zab.kafka.messages.topics import DeleteTopicsRequest
 from zab.partition.figures import Surroundings, figures
-
-WITH_NAMES, WITH_IDS = 12, 13
-
-
-class Session:
-    """A consumer that fetches as kafka-clients does. Partitions are a topic, an index and an offset."""
-
-    def __init__(self, rig, version=WITH_NAMES, **limits):
-        self.rig = rig
-        self.client = rig.client()
-        self.version = version
-        self.limits = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, **limits}
-        self.id = self.epoch = 0
-
-    def request(self, *partitions, forgotten=(), partition_bytes=1 << 20, leader_epoch=-1):
-        topics = tuple(
-            FetchTopic(
-                **self.named(topic),
-                partitions=(
-                    FetchPartition(
-                        partition=index,
-                        fetch_offset=offset,
-                        partition_max_bytes=partition_bytes,
-                        current_leader_epoch=leader_epoch,
-                    ),
-                ),
-            )
-            for topic, index, offset in partitions
-        )
-        gone = tuple(ForgottenTopic(**self.named(topic), partitions=(index,)) for topic, index in forgotten)
-        return FetchRequest(
-            topics=topics, forgotten_topics_data=gone, session_id=self.id, session_epoch=self.epoch, **self.limits
-        )
-
-    def named(self, topic):
-        if self.version < WITH_IDS:
-            return {"topic": topic}
-        return {"topic_id": self.rig.broker.image.topics[topic].id}
-
-    def ask(self, *partitions, **others):
-        """The answer, as what it says about each partition, in its order."""
-        answer = self.client.ask(self.request(*partitions, **others), self.version)
-        assert not answer.error_code
-        self.id, self.epoch = answer.session_id, self.epoch + 1
-        return self.told(answer)
-
-    def told(self, answer):
-        names = {topic.id: name for name, topic in self.rig.broker.image.topics.items()}
-        return {
-            (topic.topic or names[topic.topic_id], each.partition_index): each
-            for topic in answer.responses
-            for each in topic.partitions
-        }
-
-    def error(self, *partitions, **others):
-        return self.client.ask(self.request(*partitions, **others), self.version).error_code
 
 
 @pytest.fixture

@@ -30,6 +30,12 @@ from zab.kafka.messages import transaction_admin as hanging
 from zab.kafka.messages import transactions as transactional
 from zab.kafka.messages.acls import CreateAclsRequest, DeleteAclsFilter, DeleteAclsRequest, DescribeAclsRequest
 from zab.kafka.messages.between_brokers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from zab.kafka.messages.client_quotas import (
+    AlterClientQuotasRequest,
+    DescribeClientQuotasRequest,
+    EntityData,
+    QuotaAlteration,
+)
 from zab.kafka.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from zab.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from zab.kafka.messages.handshake import ApiVersionsRequest
@@ -376,6 +382,21 @@ NEEDS = [
     (placement.ListPartitionReassignmentsRequest(), 0, [(DESCRIBE, *ON_CLUSTER)], CLUSTER_FAILED),
     (placement.DescribeLogDirsRequest(topics=None), 3, [(DESCRIBE, *ON_CLUSTER)], CLUSTER_FAILED),
     (DescribeUserScramCredentialsRequest(users=None), 0, [(DESCRIBE, *ON_CLUSTER)], CLUSTER_FAILED),
+    (
+        DescribeClientQuotasRequest(components=(), strict=False),
+        1,
+        [(Operation.DESCRIBE_CONFIGS, *ON_CLUSTER)],
+        CLUSTER_FAILED,
+    ),
+    (
+        AlterClientQuotasRequest(
+            entries=(QuotaAlteration(entity=(EntityData(entity_type="user", entity_name="u"),), ops=()),),
+            validate_only=False,
+        ),
+        1,
+        [(Operation.ALTER_CONFIGS, *ON_CLUSTER)],
+        CLUSTER_FAILED,
+    ),
     (
         AlterUserScramCredentialsRequest(
             deletions=(ScramCredentialDeletion(name="nobody", mechanism=1),), upsertions=()

@@ -135,7 +135,10 @@ async def serve(config: BrokerConfig, supervised: Supervised, surroundings: Surr
         links = BrokerLinks(config, loop, lambda: broker.id)
         endpoints = (*await host.listen(loop), await links.listen())
         controller = _controller(config, endpoints, known, epoch_of_clean_stop(disk))
-        broker = Broker(config, controller, random.SystemRandom(), now_ms(), wall_ms(), disk.free_bytes, links.secret)
+        broker = Broker(
+            *(config, controller, random.SystemRandom(), now_ms(), wall_ms(), disk.free_bytes, links.secret),
+            clock_ns=time.monotonic_ns,
+        )
         coordination = Coordination(
             config.broker.servers, config.broker.session_timeout_ms, mailbox.put, access, surroundings.dial
         )

@@ -26,6 +26,12 @@ from zab.kafka.messages.between_brokers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from zab.kafka.messages.client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
 from zab.kafka.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -218,6 +224,8 @@ _ALL: Final = (
     _api(AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse),
     _api(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
     _api(OffsetDeleteRequest, OffsetDeleteResponse),
+    _api(DescribeClientQuotasRequest, DescribeClientQuotasResponse),
+    _api(AlterClientQuotasRequest, AlterClientQuotasResponse),
     _api(DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse),
     _api(AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse),
     _api(AlterPartitionRequest, AlterPartitionResponse),

@@ -33,7 +33,14 @@ T = TypeVar("T")
 Read: TypeAlias = Callable[[Reader], Any]
 Write: TypeAlias = Callable[[bytearray, Any], None]
 
-_CODES: Final = {Kind.BOOLEAN: "?", Kind.INT8: "b", Kind.INT16: "h", Kind.INT32: "i", Kind.INT64: "q"}
+_CODES: Final = {
+    Kind.BOOLEAN: "?",
+    Kind.INT8: "b",
+    Kind.INT16: "h",
+    Kind.INT32: "i",
+    Kind.INT64: "q",
+    Kind.FLOAT64: "d",
+}
 """Kinds of fixed width, by `struct`'s codes."""
 
 _READERS: Final[dict[Kind, tuple[Read, Read, Read, Read]]] = {

@@ -44,6 +44,7 @@ class Kind(enum.Enum):
     INT16 = "int16"
     INT32 = "int32"
     INT64 = "int64"
+    FLOAT64 = "float64"
     UUID = "uuid"
     STRING = "string"
     BYTES = "bytes"
@@ -56,6 +57,7 @@ ZEROS: Final[dict[Kind, object]] = {
     Kind.INT16: 0,
     Kind.INT32: 0,
     Kind.INT64: 0,
+    Kind.FLOAT64: 0.0,
     Kind.UUID: ZERO_UUID,
     Kind.STRING: "",
     Kind.BYTES: b"",
@@ -149,6 +151,7 @@ int8 = _kind(Kind.INT8)
 int16 = _kind(Kind.INT16)
 int32 = _kind(Kind.INT32)
 int64 = _kind(Kind.INT64)
+float64 = _kind(Kind.FLOAT64)
 uuid = _kind(Kind.UUID)
 string = _kind(Kind.STRING)
 bytes_ = _kind(Kind.BYTES)
@@ -203,7 +206,7 @@ def _declared(cls: type[T], key: int | None, versions: tuple[int, int] | None, f
 @dataclass_transform(
     kw_only_default=True,
     frozen_default=True,
-    field_specifiers=(boolean, int8, int16, int32, int64, uuid, string, bytes_, records, array, struct),
+    field_specifiers=(boolean, int8, int16, int32, int64, float64, uuid, string, bytes_, records, array, struct),
 )
 def nested(cls: type[T]) -> type[T]:
     """Declares a struct inside messages."""
@@ -213,7 +216,7 @@ def nested(cls: type[T]) -> type[T]:
 @dataclass_transform(
     kw_only_default=True,
     frozen_default=True,
-    field_specifiers=(boolean, int8, int16, int32, int64, uuid, string, bytes_, records, array, struct),
+    field_specifiers=(boolean, int8, int16, int32, int64, float64, uuid, string, bytes_, records, array, struct),
 )
 def versioned(*, versions: tuple[int, int], flexible_since: int | None = None) -> Callable[[type[T]], type[T]]:
     """Declares what has versions of its own and is no message, such as the value of a record."""
@@ -223,7 +226,7 @@ def versioned(*, versions: tuple[int, int], flexible_since: int | None = None) -
 @dataclass_transform(
     kw_only_default=True,
     frozen_default=True,
-    field_specifiers=(boolean, int8, int16, int32, int64, uuid, string, bytes_, records, array, struct),
+    field_specifiers=(boolean, int8, int16, int32, int64, float64, uuid, string, bytes_, records, array, struct),
 )
 def request(key: int, *, versions: tuple[int, int], flexible_since: int | None = None) -> Callable[[type[T]], type[T]]:
     """Declares the body of a request. `versions` are those that can be read and written, both inclusive."""
@@ -233,7 +236,7 @@ def request(key: int, *, versions: tuple[int, int], flexible_since: int | None =
 @dataclass_transform(
     kw_only_default=True,
     frozen_default=True,
-    field_specifiers=(boolean, int8, int16, int32, int64, uuid, string, bytes_, records, array, struct),
+    field_specifiers=(boolean, int8, int16, int32, int64, float64, uuid, string, bytes_, records, array, struct),
 )
 def response(key: int, *, versions: tuple[int, int], flexible_since: int | None = None) -> Callable[[type[T]], type[T]]:
     """Declares the body of a response. `versions` are those that can be read and written, both inclusive."""

@@ -46,6 +46,7 @@ _read_int8 = _INT8.unpack_from
 _read_int16 = _INT16.unpack_from
 _read_int32 = _INT32.unpack_from
 _read_int64 = _INT64.unpack_from
+_read_float64 = Struct(">d").unpack_from
 
 
 class ProtocolError(ValueError):
@@ -115,6 +116,14 @@ class Reader:
             raise self.short("an int64", 8)
         self.at = at + 8
         value: int = _read_int64(self.data, at)[0]
+        return value
+
+    def float64(self) -> float:
+        at = self.at
+        if at + 8 > self.end:
+            raise self.short("a float64", 8)
+        self.at = at + 8
+        value: float = _read_float64(self.data, at)[0]
         return value
 
     def uuid(self) -> Uuid:

@@ -54,6 +54,8 @@ from zab.partition.log.file_effects import Confirmed, Failed, FileEffect
 from zab.partition.meters.meters import Meters
 from zab.partition.neighbours import Neighbours, RemoteToken, Taking
 from zab.partition.proposals import Proposals
+from zab.partition.quotas.client_quotas import THROTTLE_MS_MAX, ClientQuotas
+from zab.partition.quotas.limits import entity_at
 from zab.partition.replica.fetcher import Fetchers
 from zab.partition.replica.record_search import Found, RecordSearch
 from zab.partition.replica.replica import Replica
@@ -61,6 +63,7 @@ from zab.partition.requests.acls import AclRequests
 from zab.partition.requests.asking_controller import AskingController
 from zab.partition.requests.asking_coordinators import AskingCoordinators
 from zab.partition.requests.audit import ADMINISTRATIVE, record_of
+from zab.partition.requests.client_quotas import ClientQuotaRequests
 from zab.partition.requests.configs import BrokerChanges, ConfigRequests
 from zab.partition.requests.dispatch import AuditedBy, Dispatch, Handler
 from zab.partition.requests.fetch import FetchRequests
@@ -68,6 +71,7 @@ from zab.partition.requests.fetch_sessions import FetchSessions
 from zab.partition.requests.follower_connection import FollowerConnection
 from zab.partition.requests.login import LoginRequests
 from zab.partition.requests.metadata import MetadataRequests
+from zab.partition.requests.mutation_quotas import MutationQuotas
 from zab.partition.requests.offsets import OffsetRequests
 from zab.partition.requests.permissions import Permissions
 from zab.partition.requests.placement import PlacementRequests
@@ -76,6 +80,7 @@ from zab.partition.requests.producer_ids import ProducerIds
 from zab.partition.requests.replicas import Replicas
 from zab.partition.requests.request import Ready, Request
 from zab.partition.requests.scram_users import ScramUserRequests
+from zab.partition.requests.throttling import Throttling
 from zab.partition.requests.topics import TopicRequests
 from zab.partition.session_rule import SessionRule
 from zab.partition.settings.broker_config import BrokerConfig
@@ -103,8 +108,10 @@ class Broker:
         wall: int,
         free_bytes: Callable[[], int],
         secret: bytes = b"",
+        clock_ns: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`free_bytes`: how much more the disk takes. `secret`: what all brokers have; empty: nothing."""
+        """`free_bytes`: how much more the disk takes. `secret`: what all brokers have; empty: nothing. `clock_ns`: the
+        time that goes on within a turn; by default it stands still."""
         self.config = config
         self.image = ClusterImage()
         self.id = self.epoch = NOT_REGISTERED
@@ -141,12 +148,15 @@ class Broker:
         is_read = self._coordinators.is_reading
         self._cleaning = Cleaning(config.cleaner, self.replicas, self._touch, is_read, free_bytes, now)
         rules = config.access.rules
+        self._throttling = self._throttles(clock_ns)
+        self._quotas = self._throttling.quotas
         authorizer = None if rules is None else Authorizer(rules, lambda: controller.access_lists)
         self._fetch_sessions = FetchSessions(config.requests.fetch_session_slots, rng, lambda: self._now)
         handlers = self._handlers(free_bytes, authorizer)
         audits: dict[int, AuditedBy] = dict.fromkeys(ADMINISTRATIVE, self._audit_answer)
         guards = guards_of(lambda: self.image)
-        dispatch = Dispatch(handlers, self._ready, self.meters, audits, guards, Permissions(authorizer, self._audit))
+        permissions = Permissions(authorizer, self._audit)
+        dispatch = Dispatch(handlers, self._ready, self.meters, audits, guards, permissions, self._throttling)
         self._clients = Clients(config.requests, self._logins, dispatch, self._waiting)
         self._of_followers = Dispatch({key: handlers[key] for key in FOLLOWERS_ASK}, self._ready, self.meters)
         replication = config.replication
@@ -162,6 +172,15 @@ class Broker:
     def _audit(self, record: Record) -> None:
         if self.config.audit.enabled:
             self._effects.audit.append(record)
+
+    def _throttles(self, clock_ns: Callable[[], int]) -> Throttling:
+        quotas = self.config.quotas
+        throttle_ms_max = min(THROTTLE_MS_MAX, self.config.requests.idle_ms // 2)
+        return Throttling(
+            ClientQuotas(quotas.windows_count, quotas.window_seconds * 1000, throttle_ms_max),
+            clock_ns,
+            lambda connection, wait_ms: self._clients.mute(connection, wait_ms, self._now),
+        )
 
     def _audit_answer(self, request: Request, answer: Any) -> None:
         self._audit(record_of(request, answer))
@@ -184,6 +203,7 @@ class Broker:
             self._fetch_sessions,
         )
         offsets = OffsetRequests(self.replicas, self._search, self._wait, self._touch)
+        mutations = MutationQuotas(self._throttling, lambda: self.image, broker.partition_count)
         placement = PlacementRequests(self._asking, self.replicas, broker.log_directory, free_bytes)
         return {
             ApiKey.PRODUCE: produce.produce,
@@ -193,9 +213,9 @@ class Broker:
             ApiKey.LIST_OFFSETS: offsets.list_offsets,
             ApiKey.OFFSET_FOR_LEADER_EPOCH: offsets.offset_for_leader_epoch,
             ApiKey.DELETE_RECORDS: offsets.delete_records,
-            ApiKey.CREATE_TOPICS: self._topics.create,
-            ApiKey.CREATE_PARTITIONS: self._topics.create_partitions,
-            ApiKey.DELETE_TOPICS: self._topics.delete,
+            ApiKey.CREATE_TOPICS: mutations.create(self._topics.create),
+            ApiKey.CREATE_PARTITIONS: mutations.create_partitions(self._topics.create_partitions),
+            ApiKey.DELETE_TOPICS: mutations.delete(self._topics.delete),
             ApiKey.DESCRIBE_CONFIGS: self._configs.describe,
             ApiKey.ALTER_CONFIGS: self._configs.alter,
             ApiKey.INCREMENTAL_ALTER_CONFIGS: self._configs.alter_incrementally,
@@ -206,6 +226,7 @@ class Broker:
             **self._coordinators.handlers(),
             **self._logins.handlers(),
             **ScramUserRequests(self._users, self._asking).handlers(),
+            **ClientQuotaRequests(self._quotas.limits, self._asking).handlers(),
             **AclRequests(authorizer, self._asking).handlers(),
         }
 
@@ -225,6 +246,7 @@ class Broker:
             fetchers=self._fetchers,
             clients=self._clients,
             fetch_sessions=self._fetch_sessions,
+            quotas=self._quotas,
             logins=self._logins,
             coordinators=self._coordinators,
             cleaning=self._cleaning,
@@ -235,7 +257,7 @@ class Broker:
     def step(self, now: int, wall: int, inputs: Sequence[Input]) -> Effects:
         """Take one turn."""
         self._now, self._wall = now, wall
-        self._logins.now = self.meters.now = now
+        self._logins.now = self.meters.now = self._quotas.now = now
         effects = self._effects = Effects()
         self._asking.now = self._asking_coordinators.now = now
         self._coordinators.advance(now, wall)
@@ -575,6 +597,9 @@ class Broker:
             self._broker_changed(name, config)
         if kind == "users" and "/" not in name and name != DEFAULT_NAME:
             self._effects.reports += self._users.changed(unquote(name), config)
+        entity = entity_at(entity_path)
+        if entity is not None:
+            self._effects.reports += self._quotas.limits.changed(entity, config)
         topic = self.image.topics.get(name) if kind == "topics" else None
         if topic is not None:
             changed = attrs.evolve(topic, changes=config)

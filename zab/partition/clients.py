@@ -3,12 +3,15 @@
 Limits: `max.connections` and `max.connections.per.ip`: further connections are closed at once. A connection that is
 silent for `connections.max.idle.ms` is closed, and one that has not logged in in time. What all of them have sent is
 limited by `queued.max.request.bytes` (`requests/input_limits`).
+
+A connection is muted for as long as its client has to wait because of a quota (`requests/throttling`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from heapq import heappop, heappush
 from typing import Final
 
 from zab.partition.requests.connection import ClientConnection, Closing
@@ -35,6 +38,8 @@ class Clients:
         """The connections, longest silence first."""
         self._of_address: Counter[str] = Counter()
         self._inputs = InputLimits(config.queued_bytes_max, self._touch, self.close)
+        self._muted: list[tuple[int, int, ClientConnection]] = []
+        """Until when each is muted that is, and its id; a heap. One that was muted again has a later entry, too."""
         self.dirty: dict[ClientConnection, None] = {}
         """Connections to be flushed or closed; the broker takes them."""
         self.notes: list[str] = []
@@ -94,6 +99,30 @@ class Clients:
         """Its socket is to look at it."""
         self.dirty[connection] = None
 
+    def mute(self, connection: ClientConnection, wait_ms: int, now: int) -> None:
+        """Look at nothing more of it for so long."""
+        until = now + wait_ms
+        if connection in self._heard_at and until > connection.muted_until:
+            connection.is_muted, connection.muted_until = True, until
+            heappush(self._muted, (until, connection.id, connection))
+            self._touch(connection)
+
+    def _unmute(self, now: int) -> None:
+        while self._muted and self._muted[0][0] <= now:
+            until, _, connection = heappop(self._muted)
+            if until == connection.muted_until and connection in self._heard_at:
+                connection.is_muted = False
+                self._touch(connection)
+                self._go_on(connection, now)
+
+    def _go_on(self, connection: ClientConnection, now: int) -> bool:
+        """Go on with requests that are held. False: there are none, or they are held up."""
+        if connection.closing or not connection.held or connection.is_held_up:
+            return False
+        self._dispatch.go_on(connection)
+        self._inputs.note(connection, now, has_completed=False)
+        return True
+
     def close(self, connection: ClientConnection, reason: str = "") -> None:
         """Close it at once."""
         connection.close(Closing.AT_ONCE, reason)
@@ -105,6 +134,7 @@ class Clients:
         until = now - self._config.idle_ms
         while self._heard_at and (connection := next(iter(self._heard_at))).heard_at <= until:
             self.close(connection)
+        self._unmute(now)
         self._inputs.tick(now)
         for connection in self._logins.advance(now):
             self.close(connection, "it has not logged in in time")
@@ -113,7 +143,8 @@ class Clients:
         """When `keep_up` has something to do."""
         of_logins = self._logins.next_deadline()
         silent = next((each.heard_at + self._config.idle_ms for each in self._heard_at), NEVER)
-        return min(silent, NEVER if of_logins is None else of_logins, self._inputs.next_deadline())
+        muted = self._muted[0][0] if self._muted else NEVER
+        return min(silent, muted, NEVER if of_logins is None else of_logins, self._inputs.next_deadline())
 
     def let_out(self, connection: ClientConnection, now: int) -> bool:
         """Send what is ready, and go on with requests that waited for it. True: there were any."""
@@ -121,18 +152,12 @@ class Clients:
             self._touch(connection)
         if connection.closing:
             self.forget(connection)
-        elif connection.held and not connection.is_held_up:
-            self._dispatch.go_on(connection)
-            self._inputs.note(connection, now, has_completed=False)
-            return True
-        return False
+        return self._go_on(connection, now)
 
     def go_on(self, now: int) -> None:
         """The access lists are known: requests that waited for them are looked at."""
-        dispatch = self._dispatch
-        for connection in [each for each in self._heard_at if each.held and not each.is_held_up]:
-            dispatch.go_on(connection)
-            self._inputs.note(connection, now, has_completed=False)
+        for connection in list(self._heard_at):
+            self._go_on(connection, now)
 
     def break_lines(self, gone: Sequence[str]) -> None:
         """Close the connections whose answers have parts of these directories or files and have not left: other files

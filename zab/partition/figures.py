@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final
+from urllib.parse import unquote
 
 import attrs
 
@@ -30,6 +31,8 @@ from zab.partition.coordinators import Coordinators
 from zab.partition.image.cluster_image import ClusterImage
 from zab.partition.meters.meters import Meters, TopicMeter
 from zab.partition.proposals import Proposals
+from zab.partition.quotas.client_quotas import ClientQuotas
+from zab.partition.quotas.limits import FETCHED, PRODUCED, WORKED, Entity
 from zab.partition.replica.fetcher import Fetchers
 from zab.partition.replica.replica import Replica
 from zab.partition.requests.fetch import Fetching
@@ -54,6 +57,10 @@ GROUPS: Final = "kafka_coordinator_group_groupmetadatamanager"
 FETCH_SESSIONS: Final = f"{SERVER}_fetchsessioncache"
 OPERATIONS: Final = {"Produce": Produced, "Fetch": Fetching, "DeleteRecords": Deleting}
 """What waits, by Kafka's names."""
+QUOTAS: Final = {PRODUCED: "produce_byte_rate", FETCHED: "fetch_byte_rate", WORKED: "request_request_time"}
+"""What quotas measure, by Kafka's names."""
+QUOTA_FIGURES_MAX: Final = 1000
+"""How many clients with quotas have lines of their own."""
 CONSUMER_STATES: Final = (EMPTY, ASSIGNING, RECONCILING, STABLE)
 
 
@@ -101,6 +108,7 @@ class BrokerView:
     fetchers: Fetchers
     clients: Clients
     fetch_sessions: FetchSessions
+    quotas: ClientQuotas
     logins: LoginRequests
     coordinators: Coordinators
     cleaning: Cleaning
@@ -172,6 +180,7 @@ def figures(view: BrokerView, around: Surroundings) -> Iterator[Figure]:
     yield from _of_controller(view)
     yield from _of_coordinators(view.coordinators)
     yield from _of_connections(view)
+    yield from _of_quotas(view.quotas)
     yield from _of_files(view, around)
 
 
@@ -282,6 +291,23 @@ def _of_connections(view: BrokerView) -> Iterator[Figure]:
     yield _counter("zab_connections_refused", view.clients.refused_count)
     yield _counter(f"{SERVER}_socket_server_metrics_successful_authentication", view.logins.done_count)
     yield _counter(f"{SERVER}_socket_server_metrics_failed_authentication", view.logins.failed_count)
+
+
+def _of_quotas(quotas: ClientQuotas) -> Iterator[Figure]:
+    """Clients with quotas that used something last."""
+    for (key, together), meter in list(quotas.meters.items())[-QUOTA_FIGURES_MAX:]:
+        labels = _labels(together)
+        yield _gauge(f"{SERVER}_{QUOTAS[key]}", meter.rate.measure(quotas.now), **labels)
+        name = QUOTAS[key].partition("_")[0]
+        yield _counter("zab_throttled_ms", meter.throttled_ms, quota=name, **labels)
+
+    for together, bucket in list(quotas.buckets.items())[-QUOTA_FIGURES_MAX:]:
+        yield _counter("zab_throttled_ms", bucket.throttled_ms, quota="controller_mutation", **_labels(together))
+
+
+def _labels(entity: Entity) -> dict[str, str]:
+    named = {"user": entity.user, "client_id": entity.client}
+    return {label: unquote(name) for label, name in named.items() if name is not None}
 
 
 def _of_files(view: BrokerView, around: Surroundings) -> Iterator[Figure]:

@@ -82,7 +82,7 @@ def test_new_settings_hold_at_the_controller_before_it_answers(scene):
         ("topics", "t", {"retention.ms": "soon"}, ErrorCode.INVALID_CONFIG),
         ("brokers", "1", {"no.such": "1"}, ErrorCode.INVALID_CONFIG),
         ("brokers", "one", {}, ErrorCode.INVALID_REQUEST),
-        ("clients", "u", {}, ErrorCode.INVALID_REQUEST),
+        ("ips", "10.0.0.1", {}, ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_settings_that_are_refused(scene, kind, name, changes, error):

@@ -13,6 +13,7 @@ import typer
 
 from zab.cli.brokers.acl import acl_app
 from zab.cli.brokers.drain import drain_command
+from zab.cli.brokers.quota import quota_app
 from zab.cli.exits import REFUSED, fail
 from zab.cli.json_form import JsonOption, json_line
 from zab.cli.registered_brokers import broker_lines, brokers_table
@@ -64,6 +65,7 @@ def list_command(context: typer.Context, json: JsonOption = False) -> None:
 broker_app.command("list")(list_command)
 broker_app.command("drain")(timed(drain_command))
 broker_app.add_typer(acl_app, name="acl")
+broker_app.add_typer(quota_app, name="quota")
 
 
 def _lines(found: Registered) -> Iterator[dict[str, Any]]:

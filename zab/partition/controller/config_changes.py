@@ -1,7 +1,8 @@
 """Settings of topics and brokers, in znodes, and how every broker learns of changes.
 
     /config/topics/<t>, /config/brokers/<id>, /config/brokers/<default>     the settings
-    /config/users/<u>                                                       how users log in
+    /config/users/<u>                                                       how users log in, and quotas
+    /config/clients/<id>, /config/users/<u>/clients/<id>                    quotas
     /config/changes/config_change_<n>                                       which of them changed
 
 Who changes settings writes them first, then a sequential notification. Every broker, the controller or not, watches the
@@ -56,8 +57,8 @@ from zab.partition.controller.znodes import (
 from zab.partition.settings.topic_settings import InvalidSettingError, broker_defaults
 
 _PREFIX: Final = CONFIG_CHANGE_PREFIX.rpartition("/")[2]
-_TOPICS, _BROKERS, _USERS = "topics", "brokers", "users"
-_KINDS: Final = (_TOPICS, _BROKERS, _USERS)
+_TOPICS, _BROKERS, _USERS, _CLIENTS = "topics", "brokers", "users", "clients"
+_KINDS: Final = (_TOPICS, _BROKERS, _USERS, _CLIENTS)
 
 
 # -------------------------------------------------------------------------------------------------------------- reading
@@ -94,14 +95,14 @@ def read_defaults(state: ControllerState) -> Steps[None]:
 
 @define
 class Follower:
-    """What a broker knows of the notifications. last: the highest number that it has dealt with; -1: none yet. users:
-    those that had settings."""
+    """What a broker knows of the notifications. last: the highest number that it has dealt with; -1: none yet.
+    entities: users and client ids that had settings, as in `ConfigChanged`."""
 
     last: int = -1
-    users: set[str] = Factory(set)
+    entities: set[str] = Factory(set)
 
     def on_session(self, state: ControllerState) -> Steps[None]:
-        """Read all settings of topics, brokers and users: notifications may be gone that this broker never saw."""
+        """Read all settings: notifications may be gone that this broker never saw."""
         (listed,) = yield from read((Children(CONFIG_CHANGES, watch=True),))
         kinds = yield from read(Children(f"/config/{kind}") for kind in _KINDS)
         paths = [
@@ -109,8 +110,16 @@ class Follower:
             for kind, found in zip(_KINDS, kinds, strict=True)
             for name in found.must(f"/config/{kind}").children
         ]
-        # Those that are gone by now are read, too: they must not log in any longer.
-        paths += sorted(self.users.difference(paths))
+        users = [path for path in paths if path.startswith(f"{_USERS}/")]
+        of_users = yield from read(Children(f"/config/{user}/{_CLIENTS}") for user in users)
+        paths += [
+            f"{user}/{_CLIENTS}/{name}"
+            for user, found in zip(users, of_users, strict=True)
+            if not found.is_missing
+            for name in found.must(f"/config/{user}/{_CLIENTS}").children
+        ]
+        # Those that are gone by now are read, too: they must not log in any longer, and have no quota.
+        paths += sorted(self.entities.difference(paths))
         yield from self._read(state, paths)
         self.last = max([-1, *numbers_of(_PREFIX, listed.must(CONFIG_CHANGES).children)])
 
@@ -142,8 +151,8 @@ class Follower:
                 # A notification may name a path that is none.
                 state.report(str(error))
                 return
-        if path.partition("/")[0] == _USERS:
-            (self.users.add if config else self.users.discard)(path)
+        if path.partition("/")[0] in (_USERS, _CLIENTS):
+            (self.entities.add if config else self.entities.discard)(path)
         yield from _hold(state, path, config)
 
 
@@ -219,6 +228,8 @@ def alter(state: ControllerState, asked: AlterConfig) -> Steps[None]:
         state.answer(Answer(asked.token, *(refused or (ErrorCode.NONE, None))))
         return
     data = encode_config(config)
+    if found.is_missing:
+        yield from _create_above(state, asked.kind)
     result = yield from write_until_known(state, Create(path, data) if found.is_missing else Set(path, data))
     if result.error in (ZooKeeperError.NODEEXISTS, ZooKeeperError.NONODE):
         result = yield from write_until_known(state, Set(path, data))
@@ -231,13 +242,23 @@ def alter(state: ControllerState, asked: AlterConfig) -> Steps[None]:
     state.answer(Answer(asked.token))
 
 
+def _create_above(state: ControllerState, kind: str) -> Steps[None]:
+    """What is above the client ids of a user: the user, and the parent of all of them."""
+    if "/" in kind:
+        user = f"/config/{kind.rpartition('/')[0]}"
+        for path, data in ((user, encode_config({})), (f"/config/{kind}", b"")):
+            result = yield from write_until_known(state, Create(path, data))
+            if result.error != ZooKeeperError.NODEEXISTS:
+                result.must(path)
+
+
 def _refused(state: ControllerState, asked: AlterConfig, config: Mapping[str, str]) -> tuple[ErrorCode, str] | None:
     if asked.kind == _TOPICS:
         if asked.name not in state.topics or asked.name in state.deleting | state.to_delete:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.name!r}"
         problem = settings_problem(state.settings.topic_defaults, config)
         return None if problem is None else (ErrorCode.INVALID_CONFIG, problem)
-    if asked.kind == _USERS:
+    if asked.kind.partition("/")[0] in (_USERS, _CLIENTS):
         return None
     is_broker = asked.name == DEFAULT_NAME or (asked.name.isascii() and asked.name.isdecimal())
     if asked.kind != _BROKERS or not is_broker:

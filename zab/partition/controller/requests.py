@@ -139,9 +139,10 @@ class AllocateProducerIds:
 
 @frozen
 class AlterConfig:
-    """Changes of the settings of one topic or broker: a value sets, None takes away.
+    """Changes of the settings of one topic, broker, user or client id: a value sets, None takes away.
 
-    kind: topics or brokers. name: `<default>` is all brokers.
+    kind: topics, brokers, users, clients, or `users/<quoted user>/clients`. name: `<default>` is all brokers, and all
+    users or client ids that have no such setting.
     """
 
     token: Token

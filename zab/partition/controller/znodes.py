@@ -10,6 +10,7 @@
     /brokers/topics/<t>/partitions/<p>/state    who leads, who is in sync (`PartitionState`); the version is the
                                                 partition epoch
     /config/<kind>/<name>                       {"version":1,"config":{"key":"value"}}
+    /config/users/<user>/clients/<id>           the same
     /config/changes/config_change_<n>           {"version":2,"entity_path":"topics/<t>"}
     /admin/delete_topics/<t>                    empty: somebody wants the topic deleted
     /admin/reassign_partitions                  {"version":1,"partitions":[{"topic":…,"partition":…,"replicas":[…]}]}
@@ -139,9 +140,15 @@ def delete_path(topic: str) -> str:
     return f"{DELETE_TOPICS}/{topic}"
 
 
+def quoted(name: str) -> str:
+    """The name of a user or client id as it is in a path."""
+    return quote(name, safe="-._").replace("~", "%7E")
+
+
 def config_path(kind: str, name: str) -> str:
-    """kind: topics, brokers, users, clients or ips. Names are percent-encoded, except for `<default>`."""
-    return f"/config/{kind}/{name if name == DEFAULT_NAME else quote(name, safe='-._')}"
+    """kind: topics, brokers, users, clients, ips, or `users/<quoted user>/clients`. Names are quoted, except for
+    `<default>`."""
+    return f"/config/{kind}/{name if name == DEFAULT_NAME else quoted(name)}"
 
 
 # ------------------------------------------------------------------------------------------------------ reading of JSON
@@ -466,6 +473,9 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
+    if not data:
+        # Kafka creates what is above a client id of a user so.
+        return {}
     config = _Reader.of(path, data).get("config", dict)
     if not all(isinstance(value, str) for value in config.values()):
         raise MalformedError(path, f"'config' is {config!r}")

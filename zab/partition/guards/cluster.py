@@ -17,6 +17,11 @@ from zab.kafka.messages.acls import (
     DeleteAclsResponse,
     DescribeAclsResponse,
 )
+from zab.kafka.messages.client_quotas import (
+    AlterClientQuotasResponse,
+    AlteredQuotas,
+    DescribeClientQuotasResponse,
+)
 from zab.kafka.messages.configs import (
     AlterConfigsResourceResponse,
     DescribeConfigsRequest,
@@ -172,6 +177,22 @@ describe_users = needs_cluster(
     Operation.DESCRIBE,
     lambda _request: DescribeUserScramCredentialsResponse(
         throttle_time_ms=0, error_code=_FAILED, error_message=REFUSED, results=()
+    ),
+)
+
+# --------------------------------------------------------------------------------------------------------------- quotas
+
+describe_quotas = needs_cluster(
+    Operation.DESCRIBE_CONFIGS,
+    lambda _request: DescribeClientQuotasResponse(error_code=_FAILED, error_message=REFUSED, entries=None),
+)
+alter_quotas = needs_cluster(
+    Operation.ALTER_CONFIGS,
+    lambda request: AlterClientQuotasResponse(
+        entries=tuple(
+            AlteredQuotas(error_code=_FAILED, error_message=REFUSED, entity=each.entity)
+            for each in request.body.entries
+        )
     ),
 )
 

@@ -62,6 +62,8 @@ def guards_of(image: Callable[[], ClusterImage]) -> dict[int, Guard]:
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: cluster.reassign,
         ApiKey.LIST_PARTITION_REASSIGNMENTS: cluster.list_reassignments,
         ApiKey.DESCRIBE_LOG_DIRS: cluster.describe_log_dirs,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: cluster.describe_quotas,
+        ApiKey.ALTER_CLIENT_QUOTAS: cluster.alter_quotas,
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: cluster.describe_users,
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: cluster.alter_users,
         ApiKey.DESCRIBE_ACLS: cluster.describe_acls,

@@ -21,6 +21,7 @@ ADMINISTRATIVE: Final = frozenset(
     {
         *(ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.DELETE_RECORDS),
         *(ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS),
+        ApiKey.ALTER_CLIENT_QUOTAS,
         *(ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS),
         *(ApiKey.DELETE_GROUPS, ApiKey.OFFSET_DELETE, ApiKey.ELECT_LEADERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS),
     }
@@ -28,10 +29,13 @@ ADMINISTRATIVE: Final = frozenset(
 """The requests that are recorded."""
 NAMES_MAX: Final = 100
 """A record has so many names; of a longer request it has the first ones."""
-_NAMES: Final = frozenset({"name", "topic", "user", "resource_name", "group_id", "groups_names", "topic_names"})
+_NAMES: Final = frozenset(
+    {"name", "topic", "user", "resource_name", "group_id", "groups_names", "topic_names", "entity_name"}
+)
 _ABOVE: Final = frozenset(
     {
         *("topics", "resources", "deletions", "upsertions", "topic_partitions", "creations"),
+        *("entries", "entity"),
         *("groups_names", "topic_names", "name", "topic", "resource_name", "group_id"),
     }
 )

@@ -81,6 +81,9 @@ class ClientConnection:
     """The size of the large request that has begun, if there is one (`zab.wire.large_frames`)."""
     waits_for_room: bool = False
     """There is no room for it yet (`input_limits`)."""
+    muted_until: int = 0
+    """Nothing of it is looked at before (monotonic ms): its client has used more than its quota."""
+    is_muted: bool = False
     waits_for: Place | None = None
     """The last request that holds up the next ones."""
     out: list[Piece] = attrs.Factory(list)
@@ -98,12 +101,17 @@ class ClientConnection:
     def paused(self) -> bool:
         """Whether the host must not read from it."""
         has_too_much = len(self.line) >= WAITING_MAX or self.held_bytes > HELD_BYTES_MAX
-        return has_too_much or self.waits_for_room or self.out_bytes + self.unsent_bytes > UNSENT_BYTES_MAX
+        return (
+            has_too_much
+            or self.is_muted
+            or self.waits_for_room
+            or self.out_bytes + self.unsent_bytes > UNSENT_BYTES_MAX
+        )
 
     @property
     def is_held_up(self) -> bool:
-        """Whether a request waits before which the next one is not looked at."""
-        return self.waits_for is not None and self.waits_for.pieces is None
+        """Whether a request waits before which the next one is not looked at, or its client has to wait."""
+        return self.is_muted or (self.waits_for is not None and self.waits_for.pieces is None)
 
     @property
     def awaits_login(self) -> bool:

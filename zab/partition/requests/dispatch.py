@@ -26,6 +26,7 @@ from zab.partition.meters.meters import Meters
 from zab.partition.requests.connection import ClientConnection, Closing, key_of
 from zab.partition.requests.permissions import Permissions
 from zab.partition.requests.request import Ready, Request
+from zab.partition.requests.throttling import Throttling
 from zab.wire.frames import FrameError
 
 Handler: TypeAlias = Callable[[Request], None]
@@ -52,14 +53,16 @@ class Dispatch:
         audits: Mapping[int, AuditedBy] | None = None,
         guards: Mapping[int, Guard] | None = None,
         permissions: Permissions | None = None,
+        throttling: Throttling | None = None,
     ) -> None:
         """`handlers` by API key; those and ApiVersions are what is served. `audits`: those that are told of answers.
-        Without `guards` and `permissions`, brokers ask."""
+        Without `guards`, `permissions` and `throttling`, brokers ask."""
         self._audits = audits or {}
         self._handlers = {**handlers, ApiKey.API_VERSIONS: self._api_versions}
         assert guards is None or guards.keys() >= self._handlers.keys(), "each request that is served has a guard"
         self._guards = guards
         self._permissions = permissions
+        self._throttling = throttling
         self._ready = ready
         self._meters = meters
 
@@ -110,10 +113,16 @@ class Dispatch:
         meter = meters.came(ApiKey(header.api_key), header.api_version, len(payload), is_of_broker=is_of_broker)
         audit = self._audits.get(header.api_key)
         request = Request(
-            *(connection, header, body, place, self._ready, meters, meter, meters.now, audit, self._permissions)
+            *(connection, header, body, place, self._ready, meters, meter, meters.now, audit, self._permissions),
+            size_bytes=len(payload),
+            throttling=self._throttling,
         )
+        if self._throttling is not None:
+            request.began_ns = self._throttling.clock_ns()
         if self._guards is None or self._guards[header.api_key](request):
             handler(request)
+        if self._throttling is not None:
+            request.spent_ns = self._throttling.clock_ns() - request.began_ns
         if header.api_key != ApiKey.PRODUCE:
             connection.waits_for = place
 

@@ -105,7 +105,7 @@ class Fetching:
             is_urgent = is_urgent or self._is_urgent(each, data)
             self._found.append((each, data, records))
         self._is_noted = True
-        return is_urgent or gathered >= body.min_bytes or not self._found
+        return is_urgent or gathered >= min(body.min_bytes, self.bytes_max) or not self._found
 
     def _still_idle(self, each: Asked) -> FetchPartitionData | None:
         """What the last look at a partition found, if that was nothing and everything is as it was."""
@@ -190,11 +190,15 @@ class Fetching:
         """Answer with what the last look found."""
         if self.follower is not None:
             self._note_marks(self.follower.replica_id)
-        selected = self.context.select(self._found)
+        throttle_ms, is_given = self._throttle()
+        selected = self.context.select(self._found) if is_given else self.context.select_nothing()
         self._count(selected.found)
         header = self.request.header
         response = FetchResponse(
-            error_code=selected.error, session_id=selected.session_id, responses=_by_topic(selected.found)
+            throttle_time_ms=throttle_ms,
+            error_code=selected.error,
+            session_id=selected.session_id,
+            responses=_by_topic(selected.found),
         )
         sizes = [0 if records is None else records.length for _, _, records in selected.found]
         heads = fetch_response_pieces(header.correlation_id, header.api_version, response, sizes)
@@ -204,6 +208,17 @@ class Fetching:
                 pieces.append(records)
             pieces.append(head)
         self.request.answer_with(pieces)
+
+    def _throttle(self) -> tuple[int, bool]:
+        """How long the consumer has to wait because of quotas, and whether it gets what was found."""
+        throttling = self.request.throttling
+        if throttling is None:
+            return 0, True
+        wait_ms, is_given = 0, True
+        if throttling.limits_fetches:
+            size_bytes = sum(0 if records is None else records.length for _, _, records in self._found)
+            wait_ms, is_given = throttling.fetched(self.request, size_bytes)
+        return max(wait_ms, throttling.answered(self.request)), is_given
 
     def _count(self, found: Sequence[Found]) -> None:
         """Note what the answer has of each partition."""
@@ -304,6 +319,8 @@ class FetchRequests:
             return
         asked = self._asked(request, context.partitions())
         bytes_max = min(body.max_bytes, self._bytes_max)
+        most = None if request.throttling is None else request.throttling.fetch_bytes_max(request)
+        bytes_max = bytes_max if most is None else min(bytes_max, most)
         fetching = Fetching(
             *(request, context, asked, Isolation(body.isolation_level), bytes_max, follower, self._now, self._touched)
         )

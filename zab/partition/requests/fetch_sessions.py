@@ -131,6 +131,7 @@ class FetchContext(Protocol):
 
     def partitions(self) -> Iterable[Wanted]: ...
     def select(self, found: list[Found]) -> Selected: ...
+    def select_nothing(self) -> Selected: ...
 
 
 def _named_in(body: FetchRequest) -> Iterator[Wanted]:
@@ -192,6 +193,9 @@ class Sessionless:
     def select(self, found: list[Found]) -> Selected:
         return Selected(NO_SESSION, found)
 
+    def select_nothing(self) -> Selected:
+        return Selected(NO_SESSION, [])
+
 
 @attrs.frozen
 class Beginning:
@@ -215,6 +219,9 @@ class Beginning:
         self.sessions.touch(session)
         return Selected(session.id, found)
 
+    def select_nothing(self) -> Selected:
+        return Selected(NO_SESSION, [])
+
 
 @attrs.frozen
 class Incremental:
@@ -226,11 +233,16 @@ class Incremental:
     def partitions(self) -> Iterable[Wanted]:
         return self.session.partitions.values()
 
+    def select_nothing(self) -> Selected:
+        # If the epochs differ, another connection has gone on with it meanwhile.
+        is_present = self.session.epoch == self.epoch
+        error = ErrorCode.NONE if is_present else ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        return Selected(self.session.id, [], error)
+
     def select(self, found: list[Found]) -> Selected:
-        session = self.session
-        if session.epoch != self.epoch:
-            # Another connection has gone on with it meanwhile.
-            return Selected(session.id, [], ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        session, nothing = self.session, self.select_nothing()
+        if nothing.error is not ErrorCode.NONE:
+            return nothing
         selected = []
         for each in found:
             (asked, data, records) = each

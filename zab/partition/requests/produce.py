@@ -119,7 +119,11 @@ class Produced:
         responses = tuple(
             TopicProduceResponse(name=name, partition_responses=tuple(answers)) for name, answers in self.topics.items()
         )
-        self.request.answer(ProduceResponse(responses=responses))
+        self.request.answer(ProduceResponse(responses=responses, throttle_time_ms=self._throttle_ms()))
+
+    def _throttle_ms(self) -> int:
+        throttling = self.request.throttling
+        return 0 if throttling is None else throttling.produced(self.request)
 
 
 @attrs.define
@@ -234,6 +238,8 @@ class ProduceRequests:
             if has_errors:
                 request.close("a produce with acks=0 failed")
             else:
+                if request.throttling is not None:
+                    request.throttling.produced(request)
                 request.answer_with([])
             return
         self._wait(Produced(request, topics, waiting), body.timeout_ms)

@@ -14,6 +14,7 @@ from zab.partition.access.authorizer import ALL_OPERATIONS
 from zab.partition.meters.meters import Meters, RequestMeter
 from zab.partition.requests.connection import ClientConnection, Closing, Piece, Place
 from zab.partition.requests.permissions import Permissions
+from zab.partition.requests.throttling import Throttling
 
 Ready: TypeAlias = dict[ClientConnection, None]
 """Connections that have something to send, or are to be closed."""
@@ -39,6 +40,13 @@ class Request:
     """None: a broker asks."""
     amend: Callable[[Any], Any] | None = None
     """What is done to the answer before it is sent: a guard has taken something out of the request."""
+    size_bytes: int = 0
+    """As it came."""
+    throttling: Throttling | None = None
+    """None: a broker asks."""
+    began_ns: int = 0
+    spent_ns: int | None = None
+    """The time that its handler took; None: it runs."""
 
     @property
     def version(self) -> int:
@@ -96,6 +104,9 @@ class Request:
         """Answer with a response of the request's key and version."""
         if self.amend is not None:
             message = self.amend(message)
+        wait_ms = 0 if self.throttling is None else self.throttling.answered(self)
+        if wait_ms > getattr(message, "throttle_time_ms", wait_ms):
+            message = attrs.evolve(message, throttle_time_ms=wait_ms)
         if self._audit is not None:
             self._audit(self, message)
         header = self.header

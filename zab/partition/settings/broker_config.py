@@ -18,6 +18,7 @@ from zab.partition.settings.broker_settings import (
     GroupSettings,
     HttpSettings,
     LogSettings,
+    QuotaSettings,
     ReplicationSettings,
     RequestSettings,
     TransactionSettings,
@@ -42,6 +43,7 @@ class BrokerConfig:
     broker: BrokerSettings = block(BrokerSettings)
     ensemble: EnsembleSettings = block(EnsembleSettings)
     requests: RequestSettings = block(RequestSettings)
+    quotas: QuotaSettings = block(QuotaSettings)
     replication: ReplicationSettings = block(ReplicationSettings)
     http: HttpSettings = block(HttpSettings)
     logs: LogSettings = block(LogSettings)

@@ -202,6 +202,17 @@ class RequestSettings:
 
 
 @frozen(kw_only=True)
+class QuotaSettings:
+    """How the use of clients is measured that have quotas."""
+
+    windows_count: int = setting(
+        *("quota.window.num", 11, integer(2, 3600), "windows"),
+        "Over how many windows the rate of a client is measured.",
+    )
+    window_seconds: int = setting("quota.window.size.seconds", 1, integer(1, 3600), "s", "How long each of them is.")
+
+
+@frozen(kw_only=True)
 class LogSettings:
     """When the logs of a broker are looked after."""
 
