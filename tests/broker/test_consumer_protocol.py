@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -148,3 +149,103 @@ def test_a_regular_expression(broker: KafkaBroker, topic: str) -> None:
     one = member(broker, topic, f"^{topic[:-2]}..$")
     poll_until(lambda: indexes(one) == [0, 1, 2, 3], one)
     one.close()
+
+
+class Worker:
+    """A member that counts what it is given, and commits that: in a process of a rolling upgrade."""
+
+    def __init__(self, broker: KafkaBroker, topic: str, number: int, strategy: str | None) -> None:
+        """Without a strategy it speaks KIP-848's protocol."""
+        classic = {"session.timeout.ms": 10_000, "partition.assignment.strategy": strategy}
+        options: dict[str, object] = {"group.protocol": "consumer"} if strategy is None else classic
+        self.consumer = Consumer(
+            {
+                "bootstrap.servers": broker.address,
+                "group.id": topic,
+                "client.id": f"worker{number}",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                **options,
+            }
+        )
+        self.consumer.subscribe([topic])
+
+    def work(self, seen: list[tuple[int, int]]) -> None:
+        """Take what there is, and commit it. What cannot be committed is taken again, by this one or another."""
+        message = self.consumer.poll(0.05)
+        if message is None:
+            return
+        assert message.error() is None, message.error()
+        try:
+            self.consumer.commit(message, asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() not in COMMITS_REFUSED:
+                raise
+            with contextlib.suppress(KafkaException):
+                # It may have the partition still, in its next epoch.
+                self.consumer.seek(TopicPartition(message.topic(), message.partition(), message.offset()))
+            return
+        seen.append((message.partition(), message.offset()))
+
+
+COMMITS_REFUSED = (
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.STALE_MEMBER_EPOCH,
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.REBALANCE_IN_PROGRESS,
+)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("strategy", "goes_back"), [("cooperative-sticky", False), ("range", False), ("cooperative-sticky", True)]
+)
+def test_a_group_of_three_is_upgraded_one_by_one_and_loses_nothing(
+    broker: KafkaBroker, topic: str, strategy: str, goes_back: bool
+) -> None:
+    """Records are produced all the time. What is committed once is not committed again by another member."""
+    producer = Producer({"bootstrap.servers": broker.address})
+    sent = 4
+    seen: list[tuple[int, int]] = []
+    workers = [Worker(broker, topic, number, strategy) for number in range(3)]
+
+    def go_on(until: Callable[[], bool]) -> None:
+        nonlocal sent
+        deadline = time.monotonic() + 2 * PATIENCE_SECONDS
+        while not until():
+            assert time.monotonic() < deadline, (sent, len(seen), [indexes(each.consumer) for each in workers])
+            if sent < 200:
+                producer.produce(topic, str(sent), partition=sent % 4)
+                producer.poll(0)
+                sent += 1
+            for each in workers:
+                each.work(seen)
+
+    def is_shared() -> bool:
+        shares = [indexes(each.consumer) for each in workers]
+        return all(shares) and sorted(index for each in shares for index in each) == [0, 1, 2, 3]
+
+    def type_of_group() -> str:
+        [found] = [
+            each for each in admin.list_consumer_groups().result(PATIENCE_SECONDS).valid if each.group_id == topic
+        ]
+        return str(found.type.name)
+
+    admin = admin_of(broker)
+    go_on(is_shared)
+    assert type_of_group() == "CLASSIC"
+    for number in range(3):
+        workers.pop(0).consumer.close()
+        workers.append(Worker(broker, topic, 3 + number, None))
+        go_on(is_shared)
+        assert type_of_group() == "CONSUMER"
+    for number in range(3 if goes_back else 0):
+        workers.pop(0).consumer.close()
+        workers.append(Worker(broker, topic, 6 + number, strategy))
+        go_on(is_shared)
+    assert type_of_group() == ("CLASSIC" if goes_back else "CONSUMER")
+    assert producer.flush(PATIENCE_SECONDS) == 0
+    go_on(lambda: len(set(seen)) == sent)
+    assert sorted(seen) == sorted(set(seen)), "a record was committed twice"
+    for each in workers:
+        each.consumer.close()

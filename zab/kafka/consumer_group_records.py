@@ -20,7 +20,7 @@ from __future__ import annotations
 import enum
 from typing import Final, TypeAlias
 
-from zab.kafka.declare import Kind, array, int8, int32, int64, nested, string, uuid, versioned
+from zab.kafka.declare import Kind, array, bytes_, int8, int32, int64, nested, string, struct, uuid, versioned
 from zab.kafka.primitives import Uuid
 
 CONSUMER_GROUP_KEY_VERSION: Final = 3
@@ -86,9 +86,25 @@ class ConsumerGroupValue:
     metadata_hash: int = int64(default=0, tag=0)
 
 
+@nested
+class ClassicProtocol:
+    """A protocol of JoinGroup."""
+
+    name: str = string()
+    metadata: bytes = bytes_()
+
+
+@nested
+class ClassicMemberMetadata:
+    """What a member that speaks the classic protocol has said in JoinGroup."""
+
+    session_timeout_ms: int = int32()
+    supported_protocols: tuple[ClassicProtocol, ...] = array(ClassicProtocol)
+
+
 @versioned(versions=(0, 0), flexible_since=0)
 class MemberValue:
-    """What a member has said about itself. The tagged field of members that speak the classic protocol is skipped."""
+    """What a member has said about itself; one that speaks the classic protocol, also in JoinGroup."""
 
     instance_id: str | None = string(nullable_since=0)
     rack_id: str | None = string(nullable_since=0)
@@ -98,6 +114,9 @@ class MemberValue:
     subscribed_topic_regex: str | None = string(nullable_since=0)
     rebalance_timeout_ms: int = int32()
     server_assignor: str | None = string(nullable_since=0)
+    classic_member_metadata: ClassicMemberMetadata | None = struct(
+        ClassicMemberMetadata, nullable_since=0, default=None, tag=0
+    )
 
 
 @versioned(versions=(0, 0), flexible_since=0)

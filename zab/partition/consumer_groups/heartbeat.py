@@ -24,6 +24,7 @@ import attrs
 from attrs import define, frozen
 
 from zab.kafka.consumer_group_records import (
+    ClassicMemberMetadata,
     ConsumerGroupKey,
     ConsumerGroupValue,
     MemberAssignmentKey,
@@ -78,6 +79,8 @@ class MemberHeartbeat:
     topic_regex: str | None = None
     assignor: str | None = None
     owned: Partitions | None = None
+    classic: ClassicMemberMetadata | None = None
+    """Set: it speaks the classic protocol, and this is a JoinGroup, which says everything."""
 
     @property
     def is_full(self) -> bool:
@@ -211,7 +214,7 @@ def _member(group: ConsumerGroup, asked: MemberHeartbeat) -> tuple[ConsumerMembe
     before = group.static_member(asked.instance_id)
     if before is None or before.member_id == asked.member_id:
         return group.members.get(asked.member_id) or ConsumerMember(asked.member_id), None
-    if before.epoch != LEAVES_FOR_A_WHILE:
+    if before.epoch != LEAVES_FOR_A_WHILE and before.classic is None and asked.classic is None:
         text = f"instance {asked.instance_id} is that of member {before.member_id}, which has not left"
         raise HeartbeatError(ErrorCode.UNRELEASED_INSTANCE_ID, text)
     return attrs.evolve(before, member_id=asked.member_id, epoch=JOINS, previous_epoch=JOINS), before
@@ -245,8 +248,9 @@ def _updated(member: ConsumerMember, asked: MemberHeartbeat) -> ConsumerMember:
         client_host=asked.client_host,
         rebalance_timeout_ms=asked.rebalance_timeout_ms if has_timeout else member.rebalance_timeout_ms,
         topic_names=member.topic_names if asked.topic_names is None else frozenset(asked.topic_names),
-        topic_regex=newer(asked.topic_regex, member.topic_regex),
-        assignor=newer(asked.assignor, member.assignor),
+        topic_regex=newer(asked.topic_regex, member.topic_regex) if asked.classic is None else None,
+        assignor=newer(asked.assignor, member.assignor) if asked.classic is None else None,
+        classic=asked.classic,
     )
 
 

@@ -29,6 +29,7 @@ import attrs
 from attrs import Factory, define, frozen
 
 from zab.kafka.consumer_group_records import (
+    ClassicMemberMetadata,
     ConsumerGroupKey,
     ConsumerGroupValue,
     Key,
@@ -81,6 +82,8 @@ class ConsumerMember:
     previous_epoch: int = JOINS
     state: MemberState = MemberState.STABLE
     assigned: Partitions = Factory(dict)
+    classic: ClassicMemberMetadata | None = None
+    """Set: it speaks the classic protocol."""
     revoking: Partitions = Factory(dict)
     """What it has to give up, and has not said that it did: nobody else gets it."""
 
@@ -104,6 +107,7 @@ class ConsumerMember:
             subscribed_topic_regex=self.topic_regex,
             rebalance_timeout_ms=self.rebalance_timeout_ms,
             server_assignor=self.assignor,
+            classic_member_metadata=self.classic,
         )
 
     def assignment_value(self) -> MemberAssignmentValue:
@@ -236,10 +240,14 @@ class ConsumerGroup:
                     del self.owners[each]
 
     def tombstones(self) -> list[Key]:
-        """The keys of all that the log has of it; it has no members."""
-        assert not self.members
+        """The keys of all that the log has of it."""
         group = self.group_id
         return [
+            *(
+                kind(group_id=group, member_id=each)
+                for each in self.members
+                for kind in (MemberAssignmentKey, MemberKey)
+            ),
             *(MemberTargetKey(group_id=group, member_id=each) for each in self.targets),
             TargetKey(group_id=group),
             *(RegexKey(group_id=group, regular_expression=each) for each in self.regexes),
@@ -291,6 +299,7 @@ def _described(member: ConsumerMember, value: MemberValue) -> ConsumerMember:
         topic_names=frozenset(value.subscribed_topic_names),
         topic_regex=value.subscribed_topic_regex,
         assignor=value.server_assignor,
+        classic=value.classic_member_metadata,
     )
 
 

@@ -65,7 +65,8 @@ def _error(group: Group, request: OffsetCommit | TxnOffsetCommit) -> ErrorCode:
     )
     if error is not ErrorCode.NONE:
         return error
-    if group.consumer is not None and isinstance(request, OffsetCommit) and request.generation >= 0:
+    member = None if group.consumer is None else group.consumer.latest.members.get(request.member_id)
+    if isinstance(request, OffsetCommit) and request.generation >= 0 and member is not None and member.classic is None:
         return ErrorCode.NONE if request.knows_member_epochs else ErrorCode.UNSUPPORTED_VERSION
     if group.state is GroupState.COMPLETING_REBALANCE and not in_transaction:
         return ErrorCode.REBALANCE_IN_PROGRESS

@@ -6,7 +6,8 @@ to come again (15), until it does.
 
 A group of the classic protocol without members becomes one of these with the first member that sends a heartbeat: its
 offsets stay. The other way, a group of these without members becomes a classic one with the first JoinGroup. With
-members it is not converted (`group.consumer.migration.policy` disabled): they get 69, and 23.
+members it is converted by `migration`, if the policy has it; else the heartbeat gets 69. Members of the classic
+protocol come in by `classic_members`.
 
 Bounds: group.consumer.max.size; `TOPIC_NAMES_MAX`; `REGEXES_MAX`; one record for each member of a batch, and
 `BATCH_MAX` heartbeats in one.
@@ -14,6 +15,7 @@ Bounds: group.consumer.max.size; `TOPIC_NAMES_MAX`; `REGEXES_MAX`; one record fo
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 import attrs
@@ -30,13 +32,21 @@ from zab.partition.consumer_groups.heartbeat import (
     leave,
     remove,
 )
-from zab.partition.consumer_groups.state import JOINS, LEAVES, LEAVES_FOR_A_WHILE, ConsumerGroup, Draft
+from zab.partition.consumer_groups.state import (
+    JOINS,
+    LEAVES,
+    LEAVES_FOR_A_WHILE,
+    ConsumerGroup,
+    ConsumerMember,
+    Draft,
+)
 from zab.partition.coordinator.context import IN_DOUBT, Appending
 from zab.partition.coordinator.effects import Token
 from zab.partition.groups.append_errors import error_of_heartbeat, is_too_large
 from zab.partition.groups.consumer_side import Asked, ConsumerSide, Removal, Waiting
 from zab.partition.groups.context import Context, Timer
 from zab.partition.groups.group import Group, GroupState
+from zab.partition.groups.migration import become_classic, downgraded, downgrades, resume, suspend, upgraded
 from zab.partition.groups.records import Record, can_be_stored
 from zab.partition.groups.requests import ConsumerHeartbeat
 from zab.partition.groups.results import ConsumerHeartbeatResult
@@ -45,6 +55,7 @@ BATCH_MAX: Final = 100
 """So many heartbeats are decided together."""
 TOPIC_NAMES_MAX: Final = 10_000
 """So many topics a member may subscribe to by name."""
+_OF_CLASSIC: Final = (Timer.CLASSIC_JOIN, Timer.CLASSIC_SYNC)
 AGAIN_MS: Final = 1000
 """When a member is looked at again whose removal the log did not take."""
 
@@ -69,7 +80,10 @@ def consumer_heartbeat(context: Context, group: Group | None, token: Token, requ
         asked = attrs.evolve(asked, member_id=context.surroundings.unique())
     if group is None and joins:
         group = context.create_group(request.group_id)
-    if group is None or (group.consumer is None and not (joins and _can_be_converted(group))):
+    if group is not None and group.consumer is None and joins and not _can_be_converted(group):
+        _upgrade(context, group, Asked(asked, partial(context.answer, token)))
+        return
+    if group is None or (group.consumer is None and not joins):
         text = f"group {request.group_id} is not a consumer group"
         context.answer(token, ConsumerHeartbeatResult(error=ErrorCode.GROUP_ID_NOT_FOUND, message=text))
         return
@@ -78,12 +92,35 @@ def consumer_heartbeat(context: Context, group: Group | None, token: Token, requ
     side = group.consumer
     member = side.group.members.get(asked.member_id)
     if member is not None and asked.epoch >= JOINS and asked.epoch in (member.epoch, member.previous_epoch):
-        _start_session(context, group, asked.member_id)
+        start_session(context, group, member)
+    ask(context, group, side, Asked(asked, partial(context.answer, token)))
+
+
+def ask(context: Context, group: Group, side: ConsumerSide, asked: Asked) -> None:
+    """Decide about it as soon as the log has what was decided before."""
     if side.is_in_doubt:
-        context.answer(token, ConsumerHeartbeatResult(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        asked.answer(ConsumerHeartbeatResult(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
-    side.waiting.append(Asked(token, asked))
+    side.waiting.append(asked)
     _go_on(context, group, side)
+
+
+def _upgrade(context: Context, group: Group, asked: Asked) -> None:
+    """The first member of this protocol comes into a classic group with members."""
+    draft = upgraded(context, group)
+    if draft is None:
+        text = f"group {group.group_id} is not a consumer group"
+        asked.answer(ConsumerHeartbeatResult(error=ErrorCode.GROUP_ID_NOT_FOUND, message=text))
+        return
+    side = ConsumerSide(ConsumerGroup(group.group_id))
+    result = _decide(context, group, side, draft, asked)
+    if result is not None and result.error is not ErrorCode.NONE:
+        asked.answer(result)
+        return
+    side.is_converting = True
+    group.consumer = side
+    suspend(context, group)
+    _append(context, group, side, draft, [_Decided(asked, result)])
 
 
 def make_classic(context: Context, group: Group) -> bool:
@@ -140,6 +177,12 @@ def _why_invalid(context: Context, request: ConsumerHeartbeat) -> tuple[ErrorCod
 
 def _go_on(context: Context, group: Group, side: ConsumerSide) -> None:
     """Decide about those that wait, until there is something to append."""
+    if group.consumer is not side and not group.is_dead:
+        # It has become a classic one.
+        left = list(side.waiting)
+        side.waiting.clear()
+        _refuse(context, group, left, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return
     while side.waiting and side.next is None and not group.is_dead:
         draft = Draft(side.group)
         count = 1 if side.alone_count else BATCH_MAX
@@ -165,7 +208,7 @@ def _decide(
 ) -> ConsumerHeartbeatResult | None:
     rules = context.consumer_rules
     if isinstance(waiting, Removal):
-        if _is_due(context, group, draft, waiting):
+        if _is_due(context, group, side, draft, waiting):
             remove(rules, draft, waiting.member_id)
         return None
     asked = waiting.heartbeat
@@ -180,13 +223,15 @@ def _decide(
     return _result(context, answer)
 
 
-def _is_due(context: Context, group: Group, draft: Draft, removal: Removal) -> bool:
+def _is_due(context: Context, group: Group, side: ConsumerSide, draft: Draft, removal: Removal) -> bool:
     """Whether it still holds: the member may have been heard of, or have given its partitions up."""
+    if Timer(removal.timer) in _OF_CLASSIC and side.expected.get(removal.member_id) != removal.timer:
+        return False
     member = draft.group.members.get(removal.member_id)
     if member is None:
         return False
     if removal.epoch is None:
-        return (Timer.CONSUMER_SESSION, group, removal.member_id) not in context.deadlines
+        return (Timer(removal.timer), group, removal.member_id) not in context.deadlines
     return member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch == removal.epoch
 
 
@@ -202,11 +247,10 @@ def _tell(context: Context, group: Group, decided: _Decided) -> None:
     if not isinstance(decided.waiting, Asked) or decided.result is None:
         return
     result = decided.result
-    context.answer(decided.waiting.token, result)
-    side = group.consumer
-    is_in = side is not None and result.member_id in side.group.members
-    if is_in and result.error is ErrorCode.NONE and result.epoch >= JOINS:
-        _start_session(context, group, result.member_id)
+    decided.waiting.answer(result)
+    member = None if group.consumer is None else group.consumer.group.members.get(result.member_id)
+    if member is not None and result.error is ErrorCode.NONE and result.epoch >= JOINS:
+        start_session(context, group, member)
 
 
 # ----------------------------------------------------------------------------------------------------------- appending
@@ -214,12 +258,25 @@ def _tell(context: Context, group: Group, decided: _Decided) -> None:
 
 def _append(context: Context, group: Group, side: ConsumerSide, draft: Draft, decided: list[_Decided]) -> None:
     was_classic = group.protocol_type is not None
-    records = [Record(key, value) for key, value in draft.entries]
+    classic: Group | None = None
+    if downgrades(context, side.group, draft.group):
+        classic, records = downgraded(context, group, side.group, draft.group)
+        decided = [_after_downgrade(each) for each in decided]
+    else:
+        records = [Record(key, value) for key, value in draft.entries]
     if was_classic:
         records.insert(0, Record(GroupKey(group=group.group_id), None))
-    append = _Append(context, group, side, draft.group, decided, was_classic)
+    append = _Append(context, group, side, draft.group, decided, was_classic, classic)
     side.next = draft.group
     context.append(group.partition, records, append.then)
+
+
+def _after_downgrade(decided: _Decided) -> _Decided:
+    """A member that joined by the classic protocol joins again, with the others."""
+    waiting = decided.waiting
+    if isinstance(waiting, Asked) and waiting.heartbeat.classic is not None:
+        return _Decided(waiting, ConsumerHeartbeatResult(error=ErrorCode.REBALANCE_IN_PROGRESS))
+    return decided
 
 
 @define(eq=False)
@@ -232,6 +289,8 @@ class _Append:
     _after: ConsumerGroup
     _decided: list[_Decided]
     _was_classic: bool
+    _classic: Group | None
+    """What the group becomes, if it does not stay one of KIP-848."""
     then: Appending = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -242,14 +301,22 @@ class _Append:
         side, group = self._side, self._group
         before, side.group = side.group, self._after
         if self._was_classic:
-            group.protocol_type = group.protocol_name = group.subscribed = None
-            group.generation = 0
-        _follow(self._context, group, before, side.group)
+            group.forget_members(self._context.wall)
+        side.is_converting = False
+        if self._classic is None:
+            _follow(self._context, group, before, side.group)
+        else:
+            _follow(self._context, group, before, ConsumerGroup(group.group_id))
+            become_classic(self._context, group, self._classic)
         self._end()
 
     def _revert(self, _: None) -> None:
         """The log does not have it."""
         self._side.seen = None
+        if self._side.is_converting and not self._group.is_dead:
+            self._side.is_converting = False
+            self._group.consumer = None
+            resume(self._context, self._group)
         self._end()
 
     def _end(self) -> None:
@@ -284,10 +351,9 @@ def _refuse(context: Context, group: Group, waiting: list[Waiting], error: Error
     """Members come again; those that were to be removed are looked at again."""
     for each in waiting:
         if isinstance(each, Asked):
-            context.answer(each.token, ConsumerHeartbeatResult(error=error))
-        elif not group.is_dead:
-            kind = Timer.CONSUMER_SESSION if each.epoch is None else Timer.REVOCATION
-            context.deadlines.set((kind, group, each.member_id), context.now + AGAIN_MS)
+            each.answer(ConsumerHeartbeatResult(error=error))
+        elif not group.is_dead and group.consumer is not None:
+            context.deadlines.set((Timer(each.timer), group, each.member_id), context.now + AGAIN_MS)
 
 
 def let_go(context: Context, group: Group, error: ErrorCode) -> None:
@@ -297,7 +363,7 @@ def let_go(context: Context, group: Group, error: ErrorCode) -> None:
         return
     for each in side.waiting:
         if isinstance(each, Asked):
-            context.answer(each.token, ConsumerHeartbeatResult(error=error))
+            each.answer(ConsumerHeartbeatResult(error=error))
     side.waiting.clear()
     end_timers(context, group)
 
@@ -305,15 +371,19 @@ def let_go(context: Context, group: Group, error: ErrorCode) -> None:
 # -------------------------------------------------------------------------------------------------------------- timers
 
 
-def _start_session(context: Context, group: Group, member_id: str) -> None:
-    due = context.now + context.settings.consumer_session_timeout_ms
-    context.deadlines.set((Timer.CONSUMER_SESSION, group, member_id), due)
+def start_session(context: Context, group: Group, member: ConsumerMember) -> None:
+    """The member was heard of."""
+    classic = member.classic
+    timeout_ms = context.settings.consumer_session_timeout_ms if classic is None else classic.session_timeout_ms
+    context.deadlines.set((Timer.CONSUMER_SESSION, group, member.member_id), context.now + timeout_ms)
 
 
 def _follow(context: Context, group: Group, before: ConsumerGroup, after: ConsumerGroup) -> None:
     """Members that are gone have no deadlines; those that have to give something up have one for it."""
     for member_id in before.members.keys() - after.members.keys():
-        for timer in (Timer.CONSUMER_SESSION, Timer.REVOCATION):
+        if group.consumer is not None:
+            group.consumer.expected.pop(member_id, None)
+        for timer in (Timer.CONSUMER_SESSION, Timer.REVOCATION, *_OF_CLASSIC):
             context.deadlines.cancel((timer, group, member_id))
     for member_id, member in after.members.items():
         was = before.members.get(member_id)
@@ -325,7 +395,7 @@ def _follow(context: Context, group: Group, before: ConsumerGroup, after: Consum
         elif was is None or (was.state, was.epoch) != (member.state, member.epoch):
             context.deadlines.set(key, context.now + max(member.rebalance_timeout_ms, 0))
         if was is None:
-            _start_session(context, group, member_id)
+            start_session(context, group, member)
 
 
 def start_timers(context: Context, group: Group, side: ConsumerSide) -> None:
@@ -341,7 +411,7 @@ def end_timers(context: Context, group: Group) -> None:
 
 def on_consumer_session_due(context: Context, group: Group, member_id: str) -> None:
     """The member was silent for too long."""
-    _remove_later(context, group, Removal(member_id))
+    remove_later(context, group, Removal(member_id, Timer.CONSUMER_SESSION.value))
 
 
 def on_revocation_due(context: Context, group: Group, member_id: str) -> None:
@@ -349,10 +419,11 @@ def on_revocation_due(context: Context, group: Group, member_id: str) -> None:
     side = group.consumer
     member = None if side is None else side.group.members.get(member_id)
     if member is not None:
-        _remove_later(context, group, Removal(member_id, member.epoch))
+        remove_later(context, group, Removal(member_id, Timer.REVOCATION.value, member.epoch))
 
 
-def _remove_later(context: Context, group: Group, removal: Removal) -> None:
+def remove_later(context: Context, group: Group, removal: Removal) -> None:
+    """Take the member out, unless it is heard of until that is decided."""
     side = group.consumer
     if side is None:
         return

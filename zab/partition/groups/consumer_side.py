@@ -7,29 +7,31 @@ committed: so every decision is made on what the log has, however many members t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from attrs import Factory, define, frozen
 
 from zab.partition.consumer_groups.heartbeat import MemberHeartbeat, Topic
 from zab.partition.consumer_groups.state import ConsumerGroup
-from zab.partition.coordinator.effects import Token
+from zab.partition.groups.results import ConsumerHeartbeatResult
 
 
 @frozen
 class Asked:
-    """A heartbeat that waits."""
+    """A heartbeat that waits, or a request of the classic protocol in its form."""
 
-    token: Token
     heartbeat: MemberHeartbeat
+    answer: Callable[[ConsumerHeartbeatResult], None]
 
 
 @frozen
 class Removal:
-    """A member that was silent for too long; or, with its epoch, that has not given partitions up in time."""
+    """A member that was silent for too long; or, with its epoch, that has not given partitions up in time. `timer`: the
+    value of the timer that is over."""
 
     member_id: str
+    timer: int
     epoch: int | None = None
 
 
@@ -49,6 +51,10 @@ class ConsumerSide:
     """So many of those that wait are decided one by one: together they were too much for one batch."""
     is_in_doubt: bool = False
     """Whether the log has not said in time what becomes of the append."""
+    is_converting: bool = False
+    """Whether the append under way makes it of a classic group, whose members are still those of the `Group`."""
+    expected: dict[str, int] = Factory(dict)
+    """Which request is due of members of the classic protocol: the value of its timer."""
     seen: Mapping[str, Topic] | None = None
     """The topics of the cluster when the group was looked at last."""
 

@@ -39,6 +39,10 @@ class Timer(Enum):
     """A member of a group of KIP-848 has to be heard of."""
     REVOCATION = 6
     """Such a member has to have given up what it was told to."""
+    CLASSIC_JOIN = 7
+    """A member of the classic protocol in such a group has to join again."""
+    CLASSIC_SYNC = 8
+    """It has to ask for its assignment."""
 
 
 TimerKey: TypeAlias = tuple[Timer, Group, str]

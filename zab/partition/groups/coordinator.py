@@ -26,11 +26,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Final
 
 from zab.kafka.errors import ErrorCode
 from zab.partition.coordinator.coordinator import Coordinator
 from zab.partition.coordinator.effects import Token
+from zab.partition.groups.classic_members import on_classic_due
 from zab.partition.groups.commits import commit, fetch, on_marker, refused_commit, refused_fetch
 from zab.partition.groups.consumer_heartbeats import (
     consumer_heartbeat,
@@ -85,6 +87,8 @@ _ON_DUE: Final[dict[Timer, Callable[[Context, Group, str], None]]] = {
     Timer.SYNC: on_sync_due,
     Timer.CONSUMER_SESSION: on_consumer_session_due,
     Timer.REVOCATION: on_revocation_due,
+    Timer.CLASSIC_JOIN: partial(on_classic_due, Timer.CLASSIC_JOIN),
+    Timer.CLASSIC_SYNC: partial(on_classic_due, Timer.CLASSIC_SYNC),
 }
 _CHANGES: Final = (JoinGroup, SyncGroup, ConsumerHeartbeat, OffsetCommit, TxnOffsetCommit, OffsetDelete)
 """The requests of one group that may append."""

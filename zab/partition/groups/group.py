@@ -24,7 +24,7 @@ Deliberately not here: which request is answered how, and when.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Final
 
@@ -103,7 +103,8 @@ class Group:
     """The topics that members consume; None: not known."""
     offsets: Offsets = Factory(Offsets)
     consumer: ConsumerSide | None = None
-    """Set: the group is one of KIP-848. Then it is Empty here, and has neither members nor a type of protocol."""
+    """Set: the group is one of KIP-848. Then it is Empty here, and has neither members nor a type of protocol, unless
+    it is being converted."""
 
     # -------------------------------------------------------------------------------------------------------- states
 
@@ -197,6 +198,29 @@ class Group:
         """The longest of all members'."""
         return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
 
+    def forget_members(self, timestamp: int) -> None:
+        """They are those of a group of KIP-848 from now on; their requests are answered already."""
+        assert not any(each.waits for each in self.members.values())
+        self.members, self.static, self.pending, self.pending_sync = {}, {}, {}, {}
+        self.supporters.clear()
+        self.leader = self.protocol_type = self.protocol_name = self.subscribed = None
+        self.generation = 0
+        self.is_storing = False
+        if self.state is not GroupState.EMPTY:
+            if self.can_rebalance:
+                self.become(GroupState.PREPARING_REBALANCE, timestamp)
+            self.become(GroupState.EMPTY, timestamp)
+
+    def take_members(self, members: Iterable[Member], generation: int, timestamp: int) -> None:
+        """A group without members is a Stable one of these consumers."""
+        for each in members:
+            self.add(each, PROTOCOL_TYPE)
+        self.generation = generation
+        self.protocol_name = self.chosen_protocol()
+        self.subscribe()
+        for state in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+            self.become(state, timestamp)
+
     # ----------------------------------------------------------------------------------------------------- protocols
 
     def supports(self, protocol_type: str, names: Sequence[str]) -> bool:
@@ -288,5 +312,5 @@ class Group:
         if self.state is GroupState.EMPTY:
             assert not members
         if self.consumer is not None:
-            assert self.state is GroupState.EMPTY or self.is_dead
+            assert self.state is GroupState.EMPTY or self.is_dead or self.consumer.is_converting
             self.consumer.group.check()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from zab.kafka.errors import ErrorCode
 from zab.partition.coordinator.effects import Token
+from zab.partition.groups import classic_members
 from zab.partition.groups.context import Context
 from zab.partition.groups.group import Group, GroupState
 from zab.partition.groups.joining import drop_pending
@@ -20,6 +21,9 @@ from zab.partition.groups.results import HeartbeatResult
 
 def heartbeat(context: Context, group: Group | None, token: Token, request: Heartbeat) -> None:
     """A sign of life: in a rebalance its answer says that the member has to join. None: there is no such group."""
+    if group is not None and group.consumer is not None:
+        classic_members.heartbeat(context, group, group.consumer, token, request)
+        return
     error = ErrorCode.UNKNOWN_MEMBER_ID
     if group is not None:
         error = generation_error(group, request.generation, request.member_id, request.group_instance_id)

@@ -23,6 +23,7 @@ from typing import Final
 from zab.kafka.errors import ErrorCode
 from zab.partition.coordinator.context import IN_DOUBT, Appending
 from zab.partition.coordinator.effects import Token
+from zab.partition.groups import classic_members
 from zab.partition.groups.append_errors import error_of_group
 from zab.partition.groups.consumer_heartbeats import make_classic
 from zab.partition.groups.context import Context, Timer
@@ -71,8 +72,10 @@ def join(context: Context, group: Group | None, token: Token, request: JoinGroup
             return
         group = context.create_group(request.group_id)
     if group.consumer is not None and not make_classic(context, group):
-        error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        _refuse(context, token, request, error if group.consumer.group.members else ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if group.consumer.latest.members:
+            classic_members.join(context, group, group.consumer, token, request)
+        else:
+            _refuse(context, token, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return
     if not _has_room(context, group, request):
         context.answer(token, JoinResult(error=ErrorCode.GROUP_MAX_SIZE_REACHED))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from zab.kafka.errors import ErrorCode
 from zab.partition.coordinator.effects import Token
+from zab.partition.groups import classic_members
 from zab.partition.groups.context import Context
 from zab.partition.groups.group import Group
 from zab.partition.groups.joining import drop_pending
@@ -18,6 +19,9 @@ from zab.partition.groups.results import LeaveResult, LeftMember
 
 def leave(context: Context, group: Group | None, token: Token, request: LeaveGroup) -> None:
     """Remove members. None: there is no such group, and none of them is in it."""
+    if group is not None and group.consumer is not None:
+        classic_members.leave(context, group, group.consumer, token, request)
+        return
     left = []
     for each in request.members:
         error = ErrorCode.UNKNOWN_MEMBER_ID if group is None or group.is_dead else _leave(context, group, each)

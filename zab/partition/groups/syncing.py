@@ -9,6 +9,7 @@ from __future__ import annotations
 from zab.kafka.errors import ErrorCode
 from zab.partition.coordinator.context import Appending
 from zab.partition.coordinator.effects import Token
+from zab.partition.groups import classic_members
 from zab.partition.groups.context import Context, Timer
 from zab.partition.groups.group import Group, GroupState
 from zab.partition.groups.membership import generation_error
@@ -19,6 +20,9 @@ from zab.partition.groups.results import SyncResult
 
 def sync(context: Context, group: Group | None, token: Token, request: SyncGroup) -> None:
     """Answer now, or once the assignment is stored. None: there is no such group."""
+    if group is not None and group.consumer is not None:
+        classic_members.sync(context, group, group.consumer, token, request)
+        return
     error = _error(group, request)
     if group is None or error is not ErrorCode.NONE:
         context.answer(token, SyncResult(error=error))

@@ -26,6 +26,7 @@ from zab.partition.requests.request import Request
 
 MEMBERS_CHOOSE_SINCE: Final = 1
 """The version of ConsumerGroupHeartbeat from which on a member chooses its id."""
+OF_CLASSIC: Final = 0
 OF_CONSUMER: Final = 1
 """The type of a member that speaks this protocol."""
 
@@ -104,7 +105,7 @@ def describe_answered(_request: Request, result: DescribeConsumersResult) -> Con
                         subscribed_topic_regex=each.member.topic_regex,
                         assignment=_by_name(each.assigned),
                         target_assignment=_by_name(each.target),
-                        member_type=OF_CONSUMER,
+                        member_type=OF_CONSUMER if each.member.classic is None else OF_CLASSIC,
                     )
                     for each in group.members
                 ),

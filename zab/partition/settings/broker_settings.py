@@ -283,9 +283,10 @@ def _assignors(text: str) -> tuple[str, ...]:
 
 
 def _migration_policy(text: str) -> str:
-    if text.strip().lower() != "disabled":
-        raise ValueError("groups with members are not converted: only disabled is possible")
-    return "disabled"
+    found = _names_of(text, ("disabled", "upgrade", "downgrade", "bidirectional"))
+    if len(found) != 1:
+        raise ValueError("it is one of disabled, upgrade, downgrade, bidirectional")
+    return found[0]
 
 
 @frozen(kw_only=True)
@@ -325,8 +326,9 @@ class GroupSettings:
         shown="uniform,range",
     )
     migration_policy: str = setting(
-        *("group.consumer.migration.policy", "disabled", _migration_policy, "name"),
-        "Whether members of both protocols may be in a group: they may not. Groups without members are converted.",
+        *("group.consumer.migration.policy", "bidirectional", _migration_policy, "name"),
+        "Which groups are converted while they have members: upgrade, classic ones when a member of KIP-848's protocol "
+        "joins; downgrade, those of KIP-848 when the last such member leaves; bidirectional; disabled.",
     )
     metadata_bytes_max: int = setting(
         "offset.metadata.max.bytes", 4096, BYTES, "bytes", "The longest text beside a committed offset."
