@@ -167,7 +167,8 @@ def test_a_topic_is_deleted_once(zab: Run, topic: str) -> None:
 def test_nobody_there_is_said_in_time() -> None:
     """Each is a process: kafka-python leaves sockets of refused connections to the collector of garbage."""
     [port] = free_ports(1)
-    commands = (["topic", "list"], ["produce", "t"], ["consume", "t"], ["group", "list"], ["group", "delete", "g"])
+    groups, feed = (["group", "list"], ["group", "delete", "g"]), ["changes", "--to-topic", "t"]
+    commands = (["topic", "list"], ["produce", "t"], ["consume", "t"], *groups, feed)
     with contextlib.ExitStack() as stack:
         words = [("--wait", "0.2", *each, f"--bootstrap-server=127.0.0.1:{port}") for each in commands]
         for process in [stack.enter_context(started(*each)) for each in words]:
