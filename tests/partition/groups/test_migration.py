@@ -23,6 +23,7 @@ from zab.kafka.consumer_protocol import (
     encode_subscription,
 )
 from zab.kafka.errors import ErrorCode
+from zab.partition.groups import classic_members
 from zab.partition.groups.group import GroupState
 from zab.partition.groups.requests import DescribeConsumerGroups, Protocol
 from zab.partition.groups.results import DescribeConsumersResult, JoinedMember, JoinResult, LeaveResult
@@ -248,7 +249,22 @@ def test_a_group_that_the_log_does_not_convert_goes_on_as_it_was() -> None:
     assert {bench.result(each).error for each in tokens} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
     bench.holds = False
     assert bench.group().consumer is None
-    assert old.beat() is AGAIN, "they come together again"
+    assert old.beat() is NONE, "nothing has changed for it"
+    assert bench.state is GroupState.STABLE
+    bench.wait(SESSION_MS)
+    assert bench.state is GroupState.EMPTY, "its session goes on"
+
+
+def test_a_group_that_was_not_stable_and_is_not_converted_comes_together_again() -> None:
+    bench = a_bench()
+    old = Classic(bench)
+    assert old.join() is NONE
+    assert bench.state is GroupState.COMPLETING_REBALANCE
+    bench.holds = True
+    bench.join("new")
+    bench.settle(ErrorCode.NOT_ENOUGH_REPLICAS)
+    bench.holds = False
+    assert old.beat() is AGAIN
     assert old.join() is NONE
     assert old.sync() is NONE
     assert bench.state is GroupState.STABLE
@@ -309,6 +325,14 @@ def test_members_with_protocols_that_do_not_fit_are_refused() -> None:
     assert eager.join(protocol_type="connect") is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert eager.join(protocols=(Protocol("cooperative-sticky", b"?"),)) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert eager.join(protocols=()) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_a_member_subscribes_to_so_many_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(classic_members, "TOPIC_NAMES_MAX", 1)
+    bench = a_bench()
+    bench.member("new")
+    assert Classic(bench, topics=("t", "u")).join() is ErrorCode.INVALID_REQUEST
+    assert Classic(bench).join() is NONE
 
 
 def test_the_group_is_full() -> None:

@@ -74,6 +74,8 @@ def test_an_unknown_key_is_named_with_the_one_that_it_is_like():
         ("listeners=PLAINTEXT://:9092", "say here what clients are to connect to"),
         ("advertised.listeners=PLAINTEXT://a:1\nlisteners=SSL://b:1", "PLAINTEXT is none of the listeners"),
         ("broker.id=\\u00", "line 1"),
+        ("group.consumer.migration.policy=both", "'both' is none of disabled, upgrade"),
+        ("group.consumer.migration.policy=upgrade,downgrade", "it is one of disabled, upgrade"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused_with_its_line(text, why):

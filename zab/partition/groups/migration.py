@@ -5,7 +5,7 @@
 
 In both directions it is one append, with the tombstones of what the group was. A classic group waits for nobody while
 it is converted: requests that wait are told to join again (27), and its timers stand still. If the log refuses, it goes
-on as it was, with a rebalance. After the way back there is one, too, since a member has gone.
+on as it was, in a rebalance if there was one. After the way back there is one, too, since a member has gone.
 
 Kafka's `GroupMetadataManager`, 4.1. Not here: what converted members own (`zab.partition.consumer_groups.classic`).
 """
@@ -77,12 +77,13 @@ def suspend(context: Context, group: Group) -> None:
 
 
 def resume(context: Context, group: Group) -> None:
-    """The log has refused: it is a classic group, whose members come together again."""
+    """The log has refused: it is a classic group. Its members come together again, unless it was Stable."""
     for member in group.members.values():
         context.start_session(group, member)
     if group.state is GroupState.PREPARING_REBALANCE:
         context.deadlines.set((Timer.JOIN, group, ""), context.now + group.rebalance_timeout_ms)
-    prepare_if_possible(context, group)
+    elif group.state is not GroupState.STABLE:
+        prepare_if_possible(context, group)
 
 
 def downgrades(context: Context, before: ConsumerGroup, after: ConsumerGroup) -> bool:
