@@ -4,6 +4,7 @@
     zab explore --epochs 3 --given 'lead 3; follow 1 3; settle; propose 3; crash 3'
     zab explore --wipes 1 --replay 'lead 3; follow 1 3; ...'
     zab explore --world move --changes 1 --epochs 1 --writes 0
+    zab explore --partitions --voters 2 --crashes 1
 
 An error is printed as the shortest list of steps to it, with the command that replays them.
 
@@ -21,7 +22,9 @@ import typer
 from rich.console import Console
 
 from zab.cli.json_form import JsonOption, json_line
+from zab.cli.servers.explore_partitions import explore_partitions
 from zab.cli.servers.simulate import SAFETY, UNDECIDED
+from zab.simulator.brokers.explored_partition import Bounds as PartitionBounds
 from zab.simulator.explorer.exploration import STATES_MAX, Report, explore, parsed, replay
 from zab.simulator.explorer.states import Bounds, Step, shown
 from zab.simulator.explorer.worlds import PLAIN, WORLDS
@@ -29,6 +32,8 @@ from zab.simulator.explorer.worlds import PLAIN, WORLDS
 __all__ = ["explore_command"]
 
 VOTERS_MAX = 5
+CHANGES = 4
+"""How often the controller writes the state of a partition, unless --changes says so."""
 _NAMES = ", ".join(WORLDS)
 
 
@@ -42,19 +47,34 @@ def explore_command(
     silences: Annotated[int, typer.Option("--silences", min=0, help="Servers that hear nothing for too long.")] = 0,
     rollbacks: Annotated[int, typer.Option("--rollbacks", min=0, help="Processes that end and forget.")] = 0,
     empty: Annotated[int, typer.Option("--empty", min=0, help="Servers that begin with nothing.")] = 0,
-    changes: Annotated[int, typer.Option("--changes", min=0, help="Reconfigurations, where the world has any.")] = 0,
+    changes: Annotated[
+        int, typer.Option("--changes", min=0, help="Reconfigurations, where the world has any; writes of a state.")
+    ] = 0,
     hand_overs: Annotated[int, typer.Option("--hand-overs", min=0, help="Leaders that are to hand over the lead.")] = 0,
     world: Annotated[str, typer.Option("--world", help=f"Who knows whom, and who may decide: {_NAMES}.")] = PLAIN,
     states_max: Annotated[int, typer.Option("--states-max", min=1, help="Give up beyond so many.")] = STATES_MAX,
     given: Annotated[
         str, typer.Option("--given", metavar="STEPS", help="Explore what comes after these; settle: nothing waits.")
     ] = "",
+    partitions: Annotated[
+        bool, typer.Option("--partitions", help="The replicas of a partition, on brokers, in place of an ensemble.")
+    ] = False,
+    min_in_sync: Annotated[int, typer.Option("--min-in-sync", min=1, help="min.insync.replicas of a partition.")] = 1,
+    expiries: Annotated[int, typer.Option("--expiries", min=0, help="Sessions of brokers that expire.")] = 0,
+    losses: Annotated[int, typer.Option("--losses", min=0, help="Messages between brokers that are lost.")] = 0,
+    moves: Annotated[int, typer.Option("--moves", min=0, help="Leaders of a partition that an operator moves.")] = 0,
     steps: Annotated[
         str | None, typer.Option("--replay", metavar="STEPS", help="Take these steps, told apart by semicolons.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
     """Exit codes: 0 all is right, 3 a promise was broken, 5 too many states."""
+    if partitions:
+        of_partitions = PartitionBounds(
+            *(voters, min_in_sync, epochs, changes or CHANGES, writes, crashes, wipes, expiries, losses, moves)
+        )
+        explore_partitions(of_partitions, states_max, steps, is_json=json)
+        return
     if world not in WORLDS:
         raise typer.BadParameter(f"there are {_NAMES}", param_hint="--world")
     if voters != len(WORLDS[world].files or range(voters)):
