@@ -11,6 +11,7 @@ import pytest
 import trio
 from confluent_kafka import Producer
 
+from tests.cli.commands import Run, run
 from tests.rigs.certificates import Certificates, client_store_lines
 from tests.rigs.kafka_broker import KafkaBroker
 from tests.rigs.processes import ended
@@ -18,6 +19,8 @@ from tests.rigs.waiting import until
 from tests.rigs.zab_server import zab_servers
 from zab.client import Acl, NoAuthError, Permission, SaslLogin, connect
 from zab.testing.kit.ports import HOST, free_ports
+
+__all__ = ["run"]
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -88,7 +91,7 @@ def broker(ensemble: Ensemble, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield broker
 
 
-def run(ask: partial) -> object:
+def asked(ask: partial) -> object:
     async def bounded() -> object:
         with trio.fail_after(PATIENCE_SECONDS):
             return await ask()
@@ -113,16 +116,21 @@ def test_records_are_acknowledged_with_all_znodes_behind_tls_and_a_login(
     producer.produce("secured", b"value")
     assert producer.flush(PATIENCE_SECONDS) == 0
     for path in ("/kafka", "/kafka/brokers/ids/1", "/kafka/brokers/topics/secured"):
-        assert set(run(partial(acl_of, ensemble.plain, path))) == {BY_BROKERS, BY_ALL} | OF_CERTIFICATE
-    assert set(run(partial(acl_of, ensemble.plain, "/kafka/config/users"))) == {BY_BROKERS} | OF_CERTIFICATE
+        assert set(asked(partial(acl_of, ensemble.plain, path))) == {BY_BROKERS, BY_ALL} | OF_CERTIFICATE
+    assert set(asked(partial(acl_of, ensemble.plain, "/kafka/config/users"))) == {BY_BROKERS} | OF_CERTIFICATE
 
 
 OF_CERTIFICATE = {Acl(Permission.ALL, "x509", "CN=broker")}
 """Whoever creates a znode owns it by all that the member knows it as."""
 
 
+def test_the_doctor_comes_in_as_the_broker_does(broker: KafkaBroker, run: Run) -> None:
+    assert run("--wait", "10", "doctor", broker.settings, "--syncs", "0") == 1
+    assert "ok       cluster       1 broker, all replicas are in sync; this one is registered" in run.out
+
+
 def test_others_read_the_znodes_and_change_none(broker: KafkaBroker, ensemble: Ensemble) -> None:
-    assert run(partial(ids_at, ensemble.plain)) == ["1"]
+    assert asked(partial(ids_at, ensemble.plain)) == ["1"]
 
     async def ask() -> None:
         async with connect(ensemble.plain) as zk:
@@ -131,7 +139,7 @@ def test_others_read_the_znodes_and_change_none(broker: KafkaBroker, ensemble: E
             with pytest.raises(NoAuthError):
                 await zk.get_children("/kafka/config/users")
 
-    run(partial(ask))
+    asked(partial(ask))
 
 
 @pytest.mark.parametrize(
@@ -168,4 +176,4 @@ def test_a_broker_that_is_nobody_gets_nothing_from_the_znodes_of_others(
         stranger.start()
         until(lambda: stranger.journal.exists() and "refuses: /cluster: NOAUTH" in stranger.journal.read_text())
         assert stranger.running
-    assert run(partial(ids_at, ensemble.plain)) == ["1"]
+    assert asked(partial(ids_at, ensemble.plain)) == ["1"]

@@ -17,6 +17,7 @@ import trio
 from attrs import evolve
 
 from zab.broker.configuration import StartRefusedError, hints, load
+from zab.broker.ensemble_access import EnsembleAccess
 from zab.client import NoNodeError, Settings, ZabError, connect
 from zab.configuration.properties import PropertiesError, parse_properties
 from zab.operations import probes
@@ -42,7 +43,7 @@ from zab.partition.log.directory import CLEAN_SHUTDOWN
 from zab.partition.settings.broker_config import BrokerConfig
 from zab.partition.settings.topic_settings import topic_keys
 
-__all__ = ["examine", "is_of_broker"]
+__all__ = ["examine", "is_of_broker", "registered_at"]
 
 KEYS: Final = frozenset({"broker.id", "log.dirs", "log.dir", "zookeeper.connect", "listeners"})
 """A file with one of these is that of a broker."""
@@ -64,7 +65,7 @@ async def examine(file: str, seconds: float, syncs: int) -> list[Check]:
         return list(checks.of_configuration([str(error)], []))
     found = list(checks.of_configuration([], [f"{file}: {hint}" for hint in hints(config)]))
     found += broker_checks.of_safety(_safety(config), _named(_lines(file)))
-    registered, cluster_id = await _znodes(config, seconds)
+    registered, cluster_id = await registered_at(config, seconds)
     path = config.broker.log_directory
     directory = await trio.to_thread.run_sync(_directory, path)
     broker_id = _id_of(config, directory)
@@ -102,6 +103,8 @@ def _safety(config: BrokerConfig) -> Safety:
         min_in_sync=config.topics.min_insync_replicas,
         elects_uncleanly=config.topics.unclean_leader_election_enable,
         syncs=config.topics.flush_mode == "batch",
+        transactions_replicas=config.transactions.replication_factor,
+        transactions_min_in_sync=config.transactions.in_sync_min,
     )
 
 
@@ -109,12 +112,14 @@ def _id_of(config: BrokerConfig, directory: Directory) -> int:
     return directory.owner[0] if config.broker.broker_id < 0 and directory.owner else config.broker.broker_id
 
 
-async def _znodes(config: BrokerConfig, seconds: float) -> tuple[Registered | str, str | None]:
+async def registered_at(config: BrokerConfig, seconds: float) -> tuple[Registered | str, str | None]:
     """What the znodes say, or why they cannot be read; the id of the cluster."""
     servers = config.broker.servers
     with trio.move_on_after(seconds):
         try:
-            async with connect(servers, settings=Settings(connect_wait_ms=int(seconds * 1000))) as zk:
+            access = EnsembleAccess(config.ensemble)
+            settings = Settings(connect_wait_ms=int(seconds * 1000))
+            async with connect(servers, dial=access.dial, sasl=access.login, settings=settings) as zk:
                 data, _ = await zk.get(CLUSTER_ID)
                 return await read_registered(zk), decode_cluster_id(data or b"")
         except NoNodeError:

@@ -6,6 +6,7 @@
     configuration/…         each zoo.cfg and its dynamic file; only values of keys without secrets
     check/…                 zab server --check --json of each zoo.cfg
     logs/…                  the end of each journal named by log.file, with its older files; and of those given by --log
+    brokers/…               of each server.properties of a broker: see `broker_support`
     about.json              versions and times
 
 All text goes through `zab.operations.verdicts.redaction`, which knows the contents of the files of secrets, users and
@@ -38,6 +39,9 @@ from attrs import define, field
 
 from zab.cli.exits import USAGE, fail
 from zab.cli.json_form import JsonOption, json_line, time_text
+from zab.cli.operations import broker_support
+from zab.cli.operations.broker_doctor import is_of_broker
+from zab.cli.operations.broker_support import BrokerParts
 from zab.cli.operations.options import AdminOption, admin_ports
 from zab.cli.operations.status import lines_of
 from zab.cli.terminal import count_of, say
@@ -81,6 +85,13 @@ class _Found:
         if reason not in reasons:
             reasons.append(reason)
 
+    def add(self, parts: BrokerParts) -> None:
+        """What a broker has."""
+        self.texts |= parts.texts
+        self.values |= parts.values
+        for name, reason in parts.missing:
+            self.miss(name, reason)
+
     def text_of(self, path: str, bytes_max: int, *, from_end: bool = False) -> str:
         """The text of a file; empty, with a note why, if it cannot be read. From the end, it begins with a whole
         line."""
@@ -104,7 +115,12 @@ class _Found:
 def support_command(
     context: typer.Context,
     files: Annotated[
-        list[str] | None, typer.Argument(metavar="FILE...", help="The zoo.cfg of members here.", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE...",
+            help="The zoo.cfg of members here, and the server.properties of brokers.",
+            show_default=False,
+        ),
     ] = None,
     to: Annotated[
         Path, typer.Option("--to", metavar="FILE", help="The file to write; it must not exist.", dir_okay=False)
@@ -133,8 +149,10 @@ def support_command(
     options = options_of(context)
     admins = admin_ports(admin, options)
     found = _Found()
-    checked = {file: check(file) for file in files or ()}
-    redactor = Redactor([*_passwords(options.auth), *_secrets(checked)], _names(checked))
+    of_brokers = [file for file in files or () if is_of_broker(file)]
+    checked = {file: check(file) for file in files or () if file not in of_brokers}
+    theirs = [secret for file in of_brokers for secret in broker_support.secrets_of(file)]
+    redactor = Redactor([*_passwords(options.auth), *_secrets(checked), *theirs], _names(checked))
     try:
         servers, tls, open_client = servers_of(options.hosts), tls_of(options), opener(options)
     except ValueError as error:
@@ -152,25 +170,45 @@ def support_command(
         async with trio.open_nursery() as nursery:
             for port in admins:
                 nursery.start_soon(_ask_admin, port, seconds, found)
+        await _of_brokers(of_brokers, seconds, found, has_logs=bool(log))
 
     trio.run(ask, restrict_keyboard_interrupt_to_checkpoints=True)
-    for number, (file, each) in enumerate(checked.items(), 1):
-        _of_configuration(f"{number}-{_safe(Path(file).name)}", file, each, found)
-        _of_journals(str(number), each, log_bytes, found, with_audit=audit)
-        if not log and each.config is not None and each.config.journal.file is None:
-            reason = "its journal is where its standard error goes, and not in this: --log FILE adds it"
-            say(f"zab: {file} names no log.file: {reason}", sys.stderr)
+    _of_members(checked, log_bytes, found, with_audit=audit, has_logs=bool(log))
     for number, path in enumerate(log or (), 1):
         name = f"logs/given-{number}-{_safe(os.path.basename(path))}"
         found.texts[name] = found.text_of(path, log_bytes, from_end=True)
-    about = {"zab": version("zab"), "python": sys.version, "machine": platform.platform()}
-    found.values["about.json"] = {**about, "time": time_text(time.time_ns() // 1_000_000)}
+    found.values["about.json"] = _about()
     written = found.without(redactor)
     try:
         size = _write(to, written)
     except OSError as error:
         fail(f"{to}: {error.strerror or error}")
     _report(to, size, sorted(written), found.missing, as_json=as_json)
+
+
+def _about() -> dict[str, Any]:
+    about = {"zab": version("zab"), "python": sys.version, "machine": platform.platform()}
+    return {**about, "time": time_text(time.time_ns() // 1_000_000)}
+
+
+async def _of_brokers(files: list[str], seconds: float, found: _Found, *, has_logs: bool) -> None:
+    for number, file in enumerate(files, 1):
+        name = f"broker-{number}-{_safe(Path(file).name)}"
+        found.add(await broker_support.parts_of(str(number), name, file, seconds))
+        if not has_logs:
+            reason = "its journal is where its standard error goes, and not in this: --log FILE adds it"
+            say(f"zab: {file}: {reason}", sys.stderr)
+
+
+def _of_members(
+    checked: dict[str, Checked], log_bytes: int, found: _Found, *, with_audit: bool, has_logs: bool
+) -> None:
+    for number, (file, each) in enumerate(checked.items(), 1):
+        _of_configuration(f"{number}-{_safe(Path(file).name)}", file, each, found)
+        _of_journals(str(number), each, log_bytes, found, with_audit=with_audit)
+        if not has_logs and each.config is not None and each.config.journal.file is None:
+            reason = "its journal is where its standard error goes, and not in this: --log FILE adds it"
+            say(f"zab: {file} names no log.file: {reason}", sys.stderr)
 
 
 def _report(to: Path, size: int, names: list[str], missing: dict[str, list[str]], *, as_json: bool) -> None:

@@ -28,6 +28,10 @@ class Safety:
     elects_uncleanly: bool
     syncs: bool
     """Whether `log.flush.mode` is batch."""
+    transactions_replicas: int = 3
+    """`transaction.state.log.replication.factor`."""
+    transactions_min_in_sync: int = 2
+    """`transaction.state.log.min.isr`."""
 
 
 @frozen(kw_only=True)
@@ -77,6 +81,22 @@ def _dangers(settings: Safety) -> Iterator[tuple[str, str, str]]:
     if settings.offsets_replicas == 1 and settings.replicas > 1:
         said = "what groups commit has one replica: the groups of a broker that ends wait for it"
         yield "offsets.topic.replication.factor", said, "set it to 3, before __consumer_offsets is created"
+    yield from _of_transactions(settings)
+
+
+def _of_transactions(settings: Safety) -> Iterator[tuple[str, str, str]]:
+    replicas, least = settings.transactions_replicas, settings.transactions_min_in_sync
+    if settings.replicas == 1:
+        return
+    if replicas == 1:
+        said = "what became of transactions has one replica: the producers of a broker that ends wait for it"
+        yield "transaction.state.log.replication.factor", said, "set it to 3, before __transaction_state is created"
+    elif least == 1:
+        said = f"of {replicas} replicas one is enough for a decision about a transaction: its disk may lose it"
+        yield "transaction.state.log.min.isr", said, f"set it to {replicas // 2 + 1}"
+    elif least >= replicas:
+        said = f"with {replicas} replicas the loss of any one broker ends all transactions"
+        yield "transaction.state.log.min.isr", said, f"set it to {replicas - 1}"
 
 
 def of_directory(found: Directory, broker_id: int, cluster_id: str | None) -> Iterator[Check]:

@@ -1,0 +1,227 @@
+"""What `zab support` takes of a broker, by its `server.properties`: settings, logs, figures, and what is registered.
+
+    configuration/…         the file; only values of keys without secrets
+    check/…                 what a start would say of it
+    brokers/N/directory.json
+                            each partition in log.dirs: segments, bytes, offsets of the checkpoints, leader epochs
+    brokers/N/registered.json
+                            the brokers that are registered at zookeeper.connect, and partitions that are not well
+    brokers/N/status.json, metrics.txt
+                            what the port of http.port answers
+
+Names of topics are in it; records are not. `parts_of` gives the files, and what is missing; `secrets_of` what has to be
+removed from all texts.
+
+Limits: CONFIGURATION_BYTES_MAX of a file; ANSWER_BYTES_MAX of an answer; PARTITIONS_MAX partitions of a directory.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+from attrs import define, field
+
+from zab.broker.configuration import StartRefusedError, hints, load
+from zab.cli.operations.broker_doctor import registered_at
+from zab.cli.registered_brokers import broker_lines
+from zab.configuration.fields import settings_of
+from zab.configuration.jaas import JaasError, parse_jaas
+from zab.configuration.properties import PropertiesError, parse_properties
+from zab.operations.verdicts.brokers import alarms_of
+from zab.operations.verdicts.redaction import redacted_configuration
+from zab.partition.log.checkpoints import (
+    CLEANED_ENDS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    META_PROPERTIES,
+    RECOVERY_POINTS,
+    CheckpointError,
+    TopicPartition,
+    parse_epochs,
+    parse_meta_properties,
+    parse_offsets,
+)
+from zab.partition.log.directory import CLEAN_SHUTDOWN
+from zab.partition.log.paths import LEADER_EPOCHS, LOG
+from zab.partition.settings.broker_config import IGNORED, REFUSED, BrokerConfig
+from zab.partition.settings.topic_settings import twin_keys
+
+__all__ = ["BrokerParts", "is_public", "parts_of", "secrets_of"]
+
+CONFIGURATION_BYTES_MAX: Final = 1 << 20
+ANSWER_BYTES_MAX: Final = 16 << 20
+PARTITIONS_MAX: Final = 100_000
+_PARTITION: Final = re.compile(r"([a-zA-Z0-9._-]+)-(\d{1,10})")
+_CHECKPOINTS: Final = {
+    "recovery_point": RECOVERY_POINTS,
+    "log_start": LOG_STARTS,
+    "high_watermark": HIGH_WATERMARKS,
+    "cleaned_end": CLEANED_ENDS,
+}
+_MORE_KEYS: Final = frozenset({"log.dir", "log.retention.minutes", "log.retention.hours", "log.roll.hours"})
+_QUOTED: Final = re.compile(r'"([^"\n]+)"')
+_PLAIN: Final = re.compile(r"(?i)true|false|-?\d{1,6}")
+"""Values that occur in many places, and are no secrets even of unknown keys."""
+_WORD: Final = re.compile(r"\w{16,}")
+
+
+@define
+class BrokerParts:
+    """Texts, and values for JSON, by the name of the file; and why something is missing, by what is missing."""
+
+    texts: dict[str, str] = field(factory=dict)
+    values: dict[str, Any] = field(factory=dict)
+    missing: list[tuple[str, str]] = field(factory=list)
+
+
+def is_public(key: str) -> bool:
+    """Whether the value of a key of a broker may be shown: the key is known, and its value is no secret."""
+    known = {each.key: each.is_secret for each in settings_of(BrokerConfig)}
+    if key in known:
+        return not known[key]
+    return key in IGNORED or key in REFUSED or key in twin_keys() or key in _MORE_KEYS
+
+
+async def parts_of(number: str, name: str, file: str, seconds: float) -> BrokerParts:
+    """`number`: its directory below `brokers`. `name`: of its file. `seconds`: for what is asked."""
+    found = BrokerParts()
+    try:
+        text = _text_of(file)
+    except OSError as error:
+        found.missing.append((file, f"it cannot be read: {error.strerror or error}"))
+        return found
+    found.texts[f"configuration/{name}"] = redacted_configuration(text, is_public)
+    try:
+        config = load(file)
+    except StartRefusedError as error:
+        found.values[f"check/{name}.json"] = [{"file": file, "would_start": False, "said": str(error)}]
+        found.missing.append((file, "a start would end, so nothing else of this broker is in it"))
+        return found
+    found.values[f"check/{name}.json"] = [
+        {"file": file, "would_start": True, "said": hint} for hint in (*hints(config), "a broker would start with it")
+    ]
+    at = f"brokers/{number}"
+    directory = config.broker.log_directory
+    try:
+        found.values[f"{at}/directory.json"] = list(_directory(directory))
+    except OSError as error:
+        found.missing.append((directory, f"it cannot be read: {error.strerror or error}"))
+    registered, _ = await registered_at(config, seconds)
+    if isinstance(registered, str):
+        found.missing.append((config.broker.servers, registered))
+    else:
+        alarms = [{"type": "alarm", **attrs.asdict(each)} for each in alarms_of(registered)]
+        found.values[f"{at}/registered.json"] = [*broker_lines(registered), *alarms]
+    if config.http.port:
+        place = f"{config.http.host}:{config.http.port}"
+        for path, kept in (("/status", "status.json"), ("/metrics", "metrics.txt")):
+            try:
+                found.texts[f"{at}/{kept}"] = _answer(config.http.host, config.http.port, path, seconds)
+            except (OSError, http.client.HTTPException) as error:
+                found.missing.append((place, f"{path}: {error}"))
+    return found
+
+
+def secrets_of(file: str) -> Iterator[str]:
+    """The secrets that this user can read: values of keys that are not public, and contents of secret files."""
+    try:
+        entries = {entry.key: entry.value for entry in parse_properties(_text_of(file))}
+    except (OSError, PropertiesError):
+        return
+    paths: dict[str, str] = {}
+    for key, value in entries.items():
+        if key.endswith((".passwordPath", ".secretFile")) or key == "java.security.auth.login.config":
+            paths[key] = value
+        elif not (is_public(key) or _PLAIN.fullmatch(value)):
+            # A line of JAAS has passwords in quotes.
+            yield from _QUOTED.findall(value) or [value]
+    for key, path in paths.items():
+        try:
+            text = _text_of(path)
+        except OSError:
+            continue
+        if key.endswith(".passwordPath"):
+            yield from map(str.strip, text.splitlines())
+        elif key.endswith(".secretFile"):
+            yield from _WORD.findall(text)
+        else:
+            yield from _of_jaas(text)
+
+
+def _of_jaas(text: str) -> Iterator[str]:
+    try:
+        sections = parse_jaas(text)
+    except JaasError:
+        yield from _QUOTED.findall(text)
+        return
+    for module in (module for modules in sections.values() for module in modules):
+        yield from (value for key, value in module.options.items() if "password" in key.lower())
+
+
+def _text_of(path: str) -> str:
+    """Raises OSError."""
+    with open(path, "rb") as file:
+        return file.read(CONFIGURATION_BYTES_MAX).decode("utf-8", "replace")
+
+
+def _directory(path: str) -> Iterator[dict[str, Any]]:
+    """A line for the directory, and one for each partition. Raises OSError."""
+    names = sorted(os.listdir(path))
+    offsets: dict[str, dict[TopicPartition, int]] = {}
+    damaged: dict[str, str] = {}
+    for said, name in _CHECKPOINTS.items():
+        if name in names:
+            try:
+                offsets[said] = parse_offsets(Path(path, name).read_bytes())
+            except (OSError, CheckpointError) as error:
+                damaged[name] = str(error)
+    owner = None
+    if META_PROPERTIES in names:
+        try:
+            owner = attrs.asdict(parse_meta_properties(Path(path, META_PROPERTIES).read_bytes()))
+        except (OSError, CheckpointError) as error:
+            damaged[META_PROPERTIES] = str(error)
+    is_clean = CLEAN_SHUTDOWN in names
+    yield {"type": "directory", "path": path, "owner": owner, "is_clean": is_clean, "damaged": damaged}
+    parts = [name for name in names if _PARTITION.fullmatch(name)][:PARTITIONS_MAX]
+    for name in parts:
+        match = _PARTITION.fullmatch(name)
+        assert match is not None
+        where = TopicPartition(match[1], int(match[2]))
+        marks = {said: of_all.get(where) for said, of_all in offsets.items()}
+        yield {"type": "partition", "name": name, **_partition(Path(path, name)), **marks}
+
+
+def _partition(path: Path) -> dict[str, Any]:
+    try:
+        sizes = {each.name: each.stat().st_size for each in os.scandir(path) if each.is_file()}
+    except OSError as error:
+        return {"error": error.strerror or str(error)}
+    epochs: Any = None
+    if LEADER_EPOCHS in sizes:
+        try:
+            epochs = parse_epochs((path / LEADER_EPOCHS).read_bytes())
+        except (OSError, CheckpointError) as error:
+            epochs = str(error)
+    logs = [name for name in sizes if name.endswith(LOG)]
+    return {"segments": len(logs), "bytes": sum(sizes[name] for name in logs), "files": len(sizes), "epochs": epochs}
+
+
+def _answer(host: str, port: int, path: str, seconds: float) -> str:
+    """What the HTTP port says. Raises OSError, HTTPException."""
+    connection = http.client.HTTPConnection(host or "127.0.0.1", port, timeout=seconds)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        text = answer.read(ANSWER_BYTES_MAX).decode("utf-8", "replace")
+        if answer.status != http.client.OK:
+            raise http.client.HTTPException(f"HTTP {answer.status}")
+        return text
+    finally:
+        connection.close()
