@@ -205,3 +205,12 @@ def test_status_shows_the_brokers_beside_the_members(zab: Run, running_broker: K
     assert not [line for line in lines if line["type"] == "alarm" and "broker" in line["name"]]
     assert zab("-s", members, "status") == 0, zab.out
     assert "broker  epoch" in zab.out
+
+
+def test_an_offset_that_a_partition_does_not_have_is_said_when_a_group_is_reset(
+    zab: Run, topic: str, group: str
+) -> None:
+    assert zab("group", "reset", group, "--to", "99999") == 0
+    assert f"zab: {topic}-0 has no offset 99999; " in zab.err
+    assert zab("group", "reset", group, "--to", "beginning") == 0
+    assert zab.err == ""

@@ -200,3 +200,13 @@ def test_without_the_library_its_package_is_named(run: Run, monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "kafka.errors", None)
     assert run("topic", "list") == 1
     assert run.err == "zab: the commands for topics need kafka-python: pip install 'zab[kafka]'\n"
+
+
+def test_a_host_without_an_address_is_named(zab: Run) -> None:
+    assert zab("--bootstrap-server", "nowhere.invalid:9092", "--wait", "0.2", "topic", "list") == 3
+    assert zab.err.startswith("zab: no broker answers at nowhere.invalid:9092 within 0.2 s: nowhere.invalid: ")
+
+
+def test_a_topic_that_is_not_there_is_not_deleted(zab: Run) -> None:
+    assert zab("topic", "delete", "nowhere") == 1
+    assert zab.err == "zab: UNKNOWN_TOPIC_OR_PARTITION nowhere: there is no such topic\n"

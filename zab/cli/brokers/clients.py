@@ -22,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn, TypeVar
@@ -187,8 +188,20 @@ def _fail(error: Exception, options: ConnectionOptions) -> NoReturn:
     if kind in ("KafkaTimeoutError", "NoBrokersAvailable", "KafkaConnectionError", "NodeNotReadyError"):
         where = f"no broker answers at {options.bootstrap} within {options.wait_ms / 1000:g} s"
         why = f" ({error.args[0]})" if error.args and "bootstrap" not in str(error.args[0]) else ""
+        why = f": {unknown}" if (unknown := _unknown_hosts(options.bootstrap)) else why
         fail(f"{where}{why}\n--bootstrap-server HOST:PORT, or ZAB_BOOTSTRAP_SERVER, names others", UNREACHABLE)
     fail(refused or error, UNREACHABLE if getattr(error, "retriable", False) else REFUSED)
+
+
+def _unknown_hosts(bootstrap: str) -> str:
+    """Which hosts have no address, and why; empty if all have one. The library does not say so."""
+    found = []
+    for host in dict.fromkeys(each.rpartition(":")[0].strip("[]") for each in bootstrap.split(",")):
+        try:
+            socket.getaddrinfo(host, None)
+        except (OSError, UnicodeError) as error:
+            found.append(f"{host}: {getattr(error, 'strerror', None) or error}")
+    return "; ".join(found)
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ The topics are those that the group has committed in, or those of `--topic`.
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Any, Final
 
 import typer
@@ -57,6 +58,9 @@ def reset_command(
                 detail = "the group has committed nothing; --topic says where it begins"
                 raise RefusedError(group, ErrorCode.GROUP_ID_NOT_FOUND, detail)
             after = resolved(admin, places, position)
+            for (name, number), offset in sorted(after.items()) if isinstance(position, int) else ():
+                if offset != position:
+                    say(f"zab: {name}-{number} has no offset {position}; {offset} is the nearest", sys.stderr)
             if execute:
                 _commit(brokers, admin, group, after)
         _tell(group, before, after, done=execute, json=json)

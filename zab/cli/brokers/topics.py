@@ -135,7 +135,8 @@ def delete_command(
         with brokers.admin() as admin:
             [gone] = admin.delete_topics([topic], raise_errors=False)["topics"]
         if gone["error_code"]:
-            raise RefusedError(topic, gone["error_code"], gone.get("error_message"))
+            detail = "there is no such topic" if gone["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else None
+            raise RefusedError(topic, gone["error_code"], gone.get("error_message") or detail)
         say(json_line({"topic": topic}) if json else f"Deleted {topic}")
 
     carry_out(context, work)
