@@ -174,9 +174,7 @@ def support_command(
 
     trio.run(ask, restrict_keyboard_interrupt_to_checkpoints=True)
     _of_members(checked, log_bytes, found, with_audit=audit, has_logs=bool(log))
-    for number, path in enumerate(log or (), 1):
-        name = f"logs/given-{number}-{_safe(os.path.basename(path))}"
-        found.texts[name] = found.text_of(path, log_bytes, from_end=True)
+    _of_logs(log or [], log_bytes, found)
     found.values["about.json"] = _about()
     written = found.without(redactor)
     try:
@@ -184,6 +182,12 @@ def support_command(
     except OSError as error:
         fail(f"{to}: {error.strerror or error}")
     _report(to, size, sorted(written), found.missing, as_json=as_json)
+
+
+def _of_logs(paths: list[str], bytes_max: int, found: _Found) -> None:
+    for number, path in enumerate(paths, 1):
+        name = f"logs/given-{number}-{_safe(os.path.basename(path))}"
+        found.texts[name] = found.text_of(path, bytes_max, from_end=True)
 
 
 def _about() -> dict[str, Any]:
