@@ -89,3 +89,30 @@ def test_go(ours: str, theirs: str, tmp_path: Path, client: str) -> None:
     expected = lines_of([str(program)], theirs)
     assert len(expected) >= 17
     assert lines_of([str(program)], ours) == expected
+
+
+def test_krafka(ours: str, theirs: str) -> None:
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        pytest.skip("cargo is not there")
+    target = cache() / "krafka-target"
+    options = ("--locked", "--quiet", "--target-dir", str(target))
+    try:
+        built = subprocess.run(
+            [cargo, "build", *options],
+            cwd=PROGRAMS / "krafka",
+            capture_output=True,
+            text=True,
+            timeout=RUN_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        # What is compiled by now is there for the next time.
+        pytest.skip(str(error))
+    if built.returncode and "src/main.rs" not in built.stderr:
+        # Nothing that the compiler says: crates that cannot be had, or this Rust is older than they ask for.
+        pytest.skip(built.stderr[-300:])
+    assert built.returncode == 0, built.stderr
+    expected = lines_of([str(target / "debug" / "in-krafka")], theirs)
+    assert len(expected) >= 8
+    assert lines_of([str(target / "debug" / "in-krafka")], ours) == expected
