@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,25 +14,15 @@ import pytest
 from tests.downloads.environments import cache
 from tests.downloads.kafka import CLIENT_VERSIONS, client_jars
 from tests.downloads.node import node, node_modules
+from tests.downloads.programs import PROGRAMS, RUN_SECONDS, lines_of
 from tests.rigs.quick_java import QUICK
 
 pytestmark = [pytest.mark.downloads, pytest.mark.java, pytest.mark.process, pytest.mark.slow]
 
-PROGRAMS = Path(__file__).parent / "clients"
 NODE_MODULES = Path(sys.prefix, "share", "zab", "clients", "node_modules")
 """Where `make clients` puts kafkajs."""
 PLATFORMATIC = "1.35.0"
 """The last one for Node 20."""
-RUN_SECONDS = 300.0
-
-
-def lines_of(command: Sequence[str], address: str, environment: Mapping[str, str] | None = None) -> list[str]:
-    """What the program prints on the broker at this address."""
-    ran = subprocess.run(
-        [*command, address], capture_output=True, text=True, timeout=RUN_SECONDS, check=False, env=environment
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout.splitlines()
 
 
 @pytest.mark.parametrize("version", CLIENT_VERSIONS)
