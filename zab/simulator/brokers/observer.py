@@ -68,6 +68,10 @@ class Observer:
         """The partitions that a broker had a replica of."""
         self._replicas = replicas
         self._newest_epochs: dict[Key, int] = {}
+        self._told: dict[Key, int] = {}
+        """The highest mark of any leader."""
+        self._counted: dict[Key, tuple[int, frozenset[int]]] = {}
+        """The epoch of the newest leader, and whom it counts."""
         self._process = process
         self._states: dict[tuple[Key, int, int], PartitionState] = {}
         """What brokers know, by leader epoch and partition epoch."""
@@ -123,7 +127,20 @@ class Observer:
                 text = f"{_name(process, replica)} leads epoch {epoch} and ends at {log.log_end}, below {mark}"
                 raise SafetyError("LeaderCompletenessProperty", text)
             self._lose(replica, key)
+        self._told[key] = max(self._told.get(key, 0), log.high_watermark)
+        if self._has_grown(replica, key, epoch):
+            # Who joins has all below the mark of the leader, not what others have and it has not heard of yet.
+            self.true_marks[key] = self._told[key]
         self.true_marks[key] = max(self.true_mark(key), log.high_watermark, self._on_all(process, replica))
+
+    def _has_grown(self, replica: Replica, key: Key, epoch: int) -> bool:
+        """Whether this leader counts somebody whom it did not count before."""
+        leader = replica.leader
+        assert leader is not None
+        maximal = leader.in_sync.maximal
+        known_epoch, known = self._counted.get(key, (epoch, maximal))
+        self._counted[key] = epoch, maximal
+        return known_epoch == epoch and not maximal <= known
 
     def _on_all(self, process: BrokerProcess, replica: Replica) -> int:
         """Up to where everybody has this leader's log whom it counts; 0 if too few are in sync, or somebody does not
@@ -201,6 +218,7 @@ class Observer:
         """The partition has lost what is above its leader's log."""
         self.judge.lost(key, replica.log.log_end, is_shared=self._replicas[replica.topic] > 1)
         self.true_marks[key] = replica.log.log_end
+        self._told[key] = min(self._told.get(key, 0), replica.log.log_end)
 
     # ------------------------------------------------------------------------------------------------------ comparisons
 
