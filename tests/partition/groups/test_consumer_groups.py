@@ -575,6 +575,8 @@ def _beat(
     # What it is told to give up is given up at once, or later; what it gets is its own when it is told.
     if is_reliable or random.random() < 0.7:
         one.owned = one.assigned
+    # Who says that it has not got something gets it only when it is told again: for the group it has given that up.
+    one.assigned = one.owned
     result = bench.beats(
         *(one.member_id, one.epoch),
         owned=one.owned,
