@@ -135,8 +135,9 @@ class _Printer:
 
     def show(self, records: list[Any]) -> None:
         for record in records:
-            self._show(record)
+            # Before it can be read: who has read it and interrupts the command is told of it.
             self._told.add()
+            self._show(record)
 
 
 def _consume_alone(
