@@ -240,8 +240,8 @@ class OneBroker:
         later = {"leader_epoch": state.leader_epoch + 1, "partition_epoch": state.partition_epoch + 1}
         known = broker.image.topics[topic]
         changed = attrs.evolve(known, partitions={**known.partitions, index: attrs.evolve(state, **later)})
-        broker.image = broker.image.changed(topics=[changed])
-        broker._follow({topic: changed})
+        broker._metadata.image = broker.image.changed(topics=[changed])
+        broker._metadata.follow({topic: changed})
         self.turn()
 
     def replica(self, topic, index=0):

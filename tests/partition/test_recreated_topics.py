@@ -19,8 +19,8 @@ def create_again(rig):
     known = broker.image.topics["t"]
     state = attrs.evolve(known.partitions[0], leader_epoch=0, partition_epoch=0)
     newer = attrs.evolve(known, id=OTHER_ID, partitions={0: state})
-    broker.image = broker.image.changed(topics=[newer])
-    broker._follow({"t": newer})
+    broker._metadata.image = broker.image.changed(topics=[newer])
+    broker._metadata.follow({"t": newer})
     rig.turn()
 
 

@@ -21,9 +21,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import Any, Final
-from urllib.parse import unquote
-
-import attrs
 
 from zab.kafka.api_key import ApiKey
 from zab.kafka.errors import ErrorCode
@@ -34,28 +31,26 @@ from zab.partition.clients import Clients
 from zab.partition.controller import effects as of_controller
 from zab.partition.controller.controller import Controller
 from zab.partition.controller.coordination import Expired, Submit
-from zab.partition.controller.effects import PartitionStates, StopReplica, ToBroker
+from zab.partition.controller.effects import ToBroker
 from zab.partition.controller.requests import Answer, StopReplicaAnswered
 from zab.partition.controller.requests import Input as ControllerInput
-from zab.partition.controller.znodes import DEFAULT_NAME, TopicPartition
 from zab.partition.coordinator_log import PartLoaded, Surroundings
 from zab.partition.coordinators import Coordinators
 from zab.partition.events import Effects, Input, LogsOpened, LogsRefused, RecordFound, SessionLives
 from zab.partition.figures import BrokerView
 from zab.partition.giving_away import GivingAway
 from zab.partition.guards.guards import guards_of
-from zab.partition.image.cluster_image import ClusterImage, Topic
-from zab.partition.image.from_controller import image_after
+from zab.partition.image.cluster_image import ClusterImage
 from zab.partition.links.arrivals import Arrivals
 from zab.partition.links.messages import DialFailed, LinkDown, LinkReceived, LinkUp
 from zab.partition.local_replicas import LocalReplicas
 from zab.partition.log.checkpoints import MetaProperties
 from zab.partition.log.file_effects import Confirmed, Failed, FileEffect
+from zab.partition.metadata_publisher import MetadataPublisher
 from zab.partition.meters.meters import Meters
 from zab.partition.neighbours import Neighbours, RemoteToken, Taking
 from zab.partition.proposals import Proposals
 from zab.partition.quotas.client_quotas import THROTTLE_MS_MAX, ClientQuotas
-from zab.partition.quotas.limits import entity_at
 from zab.partition.replica.fetcher import Fetchers
 from zab.partition.replica.record_search import Found, RecordSearch
 from zab.partition.replica.replica import Replica
@@ -84,7 +79,6 @@ from zab.partition.requests.throttling import Throttling
 from zab.partition.requests.topics import TopicRequests
 from zab.partition.session_rule import SessionRule
 from zab.partition.settings.broker_config import BrokerConfig
-from zab.partition.settings.topic_settings import InvalidSettingError
 from zab.partition.transactions.marker import Marker, MarkerDone
 from zab.partition.transactions.requests import Verify
 from zab.partition.waiting_requests import Operation, WaitingRequests
@@ -113,10 +107,9 @@ class Broker:
         """`free_bytes`: how much more the disk takes. `secret`: what all brokers have; empty: nothing. `clock_ns`: the
         time that goes on within a turn; by default it stands still."""
         self.config = config
-        self.image = ClusterImage()
         self.id = self.epoch = NOT_REGISTERED
         self.cluster_id = ""
-        self.replicas = Replicas(lambda: self.image)
+        self.replicas = Replicas(lambda: self._metadata.image)
         self._session = SessionRule(self.replicas, self._touch)
         self._local = LocalReplicas(config, self.replicas, self._session, rng, self._touch, now)
         self._controller = controller
@@ -136,10 +129,10 @@ class Broker:
         self._asking = AskingController()
         self._asking_coordinators = AskingCoordinators(lambda: self.id)
         self._producer_ids = ProducerIds(self._asking)
-        self._changes = BrokerChanges()
-        self._configs = ConfigRequests(config, self._changes, lambda: self.image, lambda: self.id, self._asking)
-        self._topics = TopicRequests(self._asking, lambda: self.image, self._configs.of_new_topic)
-        of_logs = Surroundings(self.replicas, self._asking, lambda: self.image, self._touch)
+        changes = BrokerChanges()
+        self._configs = ConfigRequests(config, changes, lambda: self._metadata.image, lambda: self.id, self._asking)
+        self._topics = TopicRequests(self._asking, lambda: self._metadata.image, self._configs.of_new_topic)
+        of_logs = Surroundings(self.replicas, self._asking, lambda: self._metadata.image, self._touch)
         self._coordinators = Coordinators(
             *(config, of_logs, self._producer_ids, self._asking_coordinators, rng, now, self._wall)
         )
@@ -154,13 +147,21 @@ class Broker:
         self._fetch_sessions = FetchSessions(config.requests.fetch_session_slots, rng, lambda: self._now)
         handlers = self._handlers(free_bytes, authorizer)
         audits: dict[int, AuditedBy] = dict.fromkeys(ADMINISTRATIVE, self._audit_answer)
-        guards = guards_of(lambda: self.image)
+        guards = guards_of(lambda: self._metadata.image)
         permissions = Permissions(authorizer, self._audit)
         dispatch = Dispatch(handlers, self._ready, self.meters, audits, guards, permissions, self._throttling)
         self._clients = Clients(config.requests, self._logins, dispatch, self._waiting)
+        self._stand_among_others(handlers, changes, now)
+
+    def _stand_among_others(self, handlers: Mapping[int, Handler], changes: BrokerChanges, now: int) -> None:
+        """Make what has to do with other brokers and the controller."""
+        config, replication = self.config, self.config.replication
         self._of_followers = Dispatch({key: handlers[key] for key in FOLLOWERS_ASK}, self._ready, self.meters)
-        replication = config.replication
         self._fetchers = Fetchers(replication, self._who, self._touch)
+        self._metadata = MetadataPublisher(
+            *(config.topics, changes, self.replicas, self._local, self._fetchers, self._coordinators),
+            *(self.meters, self._users, self._quotas.limits),
+        )
         self._arrivals = Arrivals()
         self._proposals = Proposals(self._asking, self._who, self._touch, replication.lag_max_ms, now)
         self._giving_away = GivingAway(replication, self._asking, self._who, self._has_others)
@@ -168,6 +169,11 @@ class Broker:
         self._neighbours = Neighbours(*(replication, self, self._who, *asking, self._fetchers), self._arrivals)
 
         self._coordinators.markers.elsewhere = self._neighbours.write_marker
+
+    @property
+    def image(self) -> ClusterImage:
+        """What this broker knows of the cluster."""
+        return self._metadata.image
 
     def _audit(self, record: Record) -> None:
         if self.config.audit.enabled:
@@ -191,19 +197,19 @@ class Broker:
     def _handlers(self, free_bytes: Callable[[], int], authorizer: Authorizer | None) -> dict[int, Handler]:
         broker, requests = self.config.broker, self.config.requests
         creates = self._topics.create_on_the_way if broker.creates_topics else None
-        metadata = MetadataRequests(lambda: self.image, creates)
+        metadata = MetadataRequests(lambda: self._metadata.image, creates)
         produce = ProduceRequests(
             *(self.replicas, lambda: self._wall, self._wait, self._touch),
             *(self._coordinators.verification, requests.queued_bytes_max),
         )
         fetch = FetchRequests(
-            *(self.replicas, lambda: self.image, self._wait, requests.fetch_bytes_max),
+            *(self.replicas, lambda: self._metadata.image, self._wait, requests.fetch_bytes_max),
             lambda: self._now,
             self._touch,
             self._fetch_sessions,
         )
         offsets = OffsetRequests(self.replicas, self._search, self._wait, self._touch)
-        mutations = MutationQuotas(self._throttling, lambda: self.image, broker.partition_count)
+        mutations = MutationQuotas(self._throttling, lambda: self._metadata.image, broker.partition_count)
         placement = PlacementRequests(self._asking, self.replicas, broker.log_directory, free_bytes)
         return {
             ApiKey.PRODUCE: produce.produce,
@@ -259,6 +265,7 @@ class Broker:
         self._now, self._wall = now, wall
         self._logins.now = self.meters.now = self._quotas.now = now
         effects = self._effects = Effects()
+        self._metadata.begin(now, wall, effects.reports)
         self._asking.now = self._asking_coordinators.now = now
         self._coordinators.advance(now, wall)
         self._keep_session(now, inputs)
@@ -340,7 +347,7 @@ class Broker:
     def _session_ended(self) -> None:
         self._arrivals.ended_epoch = self.epoch
         self._session.end()
-        self.image = self.image.without_leader(self.id)
+        self._metadata.image = self.image.without_leader(self.id)
         self._coordinators.follow(self.image.topics)
 
     def _gather(self, effects: Effects) -> None:
@@ -507,7 +514,7 @@ class Broker:
             case of_controller.Follows(controller_id):
                 self._controller_is(NOT_REGISTERED if controller_id is None else controller_id)
             case of_controller.ConfigChanged(entity_path, config):
-                self._config_changed(entity_path, dict(config))
+                self._metadata.config_changed(entity_path, dict(config), self.id)
             case of_controller.AccessListsKnown(count):
                 self._effects.notes.append(f"there are {count} access lists")
                 self._clients.go_on(self._now)
@@ -525,11 +532,11 @@ class Broker:
 
     def _controller_is(self, broker_id: int) -> None:
         self._asking.controller_is(broker_id)
-        self.image = self.image.changed(controller=broker_id)
+        self._metadata.image = self.image.changed(controller=broker_id)
 
     def _registered(self, broker_id: int, broker_epoch: int, cluster_id: str) -> None:
         self.id, self.epoch, self.cluster_id = broker_id, broker_epoch, cluster_id
-        self.image = self.image.changed(cluster_id=cluster_id)
+        self._metadata.image = self.image.changed(cluster_id=cluster_id)
         self._producer_ids.registered(broker_id, broker_epoch)
         if not self._local.is_open:
             self._effects.opens = MetaProperties(broker_id, cluster_id)
@@ -563,74 +570,8 @@ class Broker:
         """Do what the controller says; what becomes of a StopReplica that deletes."""
         self._arrivals.take(envelope, number)
         self._neighbours.live(envelope)
-        message = envelope.message
-        if isinstance(message, PartitionStates):
-            self._take_states(message, envelope.controller_id)
-            return None
-        return self._stop_replicas(message, envelope.controller_epoch)
-
-    def _take_states(self, message: PartitionStates, controller: int) -> None:
-        before, self.image = self.image, image_after(self.image, message, controller)
-        # Those that are named, and all of them where brokers come or go.
-        changed = {name: topic for name, topic in self.image.topics.items() if topic is not before.topics.get(name)}
-        self._follow(changed)
-        gone = [name for name, topic in before.topics.items() if self.image.topic_of(topic.id) is None]
-        self._coordinators.topics_deleted(gone)
-        self.meters.topics_deleted(gone)
-
-    def _stop_replicas(self, message: StopReplica, controller_epoch: int) -> StopReplicaAnswered | None:
-        done: dict[TopicPartition, ErrorCode] = {}
-        for stopped in message.replicas:
-            before = self.replicas.get(*stopped.partition)
-            stays = self._local.stop(stopped, self._now)
-            if stays is not None:
-                self._fetchers.follow(stays)
-            elif before is not None:
-                self._fetchers.forget(before)
-            if stopped.delete:
-                done[stopped.partition] = ErrorCode.NONE
-        return StopReplicaAnswered(self.id, self.epoch, controller_epoch, done) if done else None
-
-    def _config_changed(self, entity_path: str, config: dict[str, str]) -> None:
-        kind, _, name = entity_path.partition("/")
-        if kind == "brokers" and name in (DEFAULT_NAME, str(self.id)):
-            self._broker_changed(name, config)
-        if kind == "users" and "/" not in name and name != DEFAULT_NAME:
-            self._effects.reports += self._users.changed(unquote(name), config)
-        entity = entity_at(entity_path)
-        if entity is not None:
-            self._effects.reports += self._quotas.limits.changed(entity, config)
-        topic = self.image.topics.get(name) if kind == "topics" else None
-        if topic is not None:
-            changed = attrs.evolve(topic, changes=config)
-            self.image = self.image.changed(topics=[changed])
-            if self._local.is_open:
-                self._follow({name: changed})
-
-    def _broker_changed(self, name: str, config: dict[str, str]) -> None:
-        """What holds for topics that say nothing is another now."""
-        changes = self._changes
-        if name == DEFAULT_NAME:
-            changes.of_all = config
-        else:
-            changes.own = config
-        try:
-            self._local.defaults = self.config.topics.with_broker_changes({**changes.of_all, **changes.own})
-        except InvalidSettingError as error:
-            self._effects.reports.append(f"settings of brokers: {error} -> they stay as they were")
-            return
-        if self._local.is_open:
-            self._follow(self.image.topics)
-
-    def _follow(self, topics: Mapping[str, Topic]) -> None:
-        """Do what the image says about these topics."""
-        self._local.follow(topics, self._now, self._wall)
-        for topic in topics.values():
-            for index in topic.partitions:
-                replica = self.replicas.get(topic.name, index)
-                if replica is not None:
-                    self._fetchers.follow(replica)
-        self._coordinators.follow(topics)
+        deleted = self._metadata.publish(envelope)
+        return StopReplicaAnswered(self.id, self.epoch, envelope.controller_epoch, deleted) if deleted else None
 
     # ---------------------------------------------------------------------------------------------------------- the end
 
