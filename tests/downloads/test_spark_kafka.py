@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyspark
 import pytest
 from kafka.admin import KafkaAdminClient, NewTopic
 
@@ -24,6 +23,8 @@ EXPECTED = ["table: 500 1 0 n", "part: 20", "first: 500", "second: 0", "copied: 
 
 def connector() -> str:
     """The jars that PySpark lacks, with commas between them. Skips the test where they cannot be had."""
+    import pyspark
+
     place = jars(f"spark-kafka-{VERSION}", f"org.apache.spark:spark-sql-kafka-0-10_2.13:{VERSION}")
     own = {each.name for each in (Path(pyspark.__file__).parent / "jars").iterdir()}
     names = ("spark-sql-kafka", "spark-token-provider", "kafka-clients", "commons-pool2")
