@@ -23,7 +23,11 @@ from zab.kafka.messages.transaction_admin import (
 )
 from zab.kafka.messages.transactions import (
     EndTxnRequest,
+    InitProducerIdRequest,
 )
+from zab.kafka.primitives import uuid_text
+from zab.partition.controller.effects import LEADER_DURING_DELETION, StoppedReplica, StopReplica, ToBroker
+from zab.partition.controller.znodes import TopicPartition
 from zab.partition.requests import producer_ids
 from zab.partition.transactions.describing import NAMES
 
@@ -366,3 +370,21 @@ def test_operators_see_transactions_and_end_one_that_hangs(rig, producer):
     [answer] = client.ask(WriteTxnMarkersRequest(markers=(old,)), 1).markers
     assert answer.topics[0].partitions[0].error_code == ErrorCode.INVALID_PRODUCER_EPOCH
     assert client.ask(WriteTxnMarkersRequest(markers=()), 1).markers == ()
+
+
+def test_a_coordinator_goes_with_its_replica(rig):
+    """The controller has it deleted before it says that somebody else leads, while an append is under way."""
+    client, broker = rig.client(), rig.broker
+    rig.holds = True
+    client.send(InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=60_000), 4)
+    assert not client.answers()
+    topic = broker.image.topics["__transaction_state"]
+    stopped = [
+        StoppedReplica(TopicPartition(topic.name, index), uuid_text(topic.id), LEADER_DURING_DELETION, delete=True)
+        for index in topic.partitions
+    ]
+    message = StopReplica(tuple(stopped))
+    broker._take_own(ToBroker(1, broker.epoch, 1, broker._arrivals.controller_epoch, message))
+    rig.turn()
+    [answer] = client.answers()
+    assert answer.error_code == ErrorCode.NOT_COORDINATOR

@@ -166,13 +166,23 @@ class CoordinatorLog(Generic[CoordinatorType]):
         for number, state in topic.partitions.items():
             replica = self._surroundings.replicas.get(name, number)
             if replica is None or replica.leader is None:
-                self._loading.pop(number, None)
-                self._appended.pop(number, None)
-                self._epochs.pop(number, None)
-                self.coordinator.unload(number, state.leader_epoch)
+                self._forget(number, state.leader_epoch)
                 continue
             if self._epochs.get(number) != replica.leader.epoch:
                 self._begin_load(number, replica, replica.leader.epoch)
+
+    def stopped(self, topic: str, number: int) -> None:
+        """The controller has stopped a replica, maybe before it says who leads, or that the topic is deleted."""
+        epoch = self._epochs.get(number) if topic == self._topic.name else None
+        replica = self._surroundings.replicas.get(topic, number)
+        if epoch is not None and (replica is None or replica.leader is None):
+            self._forget(number, epoch)
+
+    def _forget(self, number: int, leader_epoch: int) -> None:
+        self._loading.pop(number, None)
+        self._appended.pop(number, None)
+        self._epochs.pop(number, None)
+        self.coordinator.unload(number, leader_epoch)
 
     def _begin_load(self, number: int, replica: Replica, epoch: int) -> None:
         self._epochs[number] = epoch

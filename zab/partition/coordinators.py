@@ -93,6 +93,11 @@ class Coordinators:
         for log in self._logs:
             log.follow(topics)
 
+    def stopped(self, topic: str, number: int) -> None:
+        """The controller has stopped the replica of this partition."""
+        for log in self._logs:
+            log.stopped(topic, number)
+
     def topics_deleted(self, names: Iterable[str]) -> None:
         """Their offsets go away, too."""
         self._group_log.coordinator.on_topics_deleted(names)

@@ -78,6 +78,7 @@ class MetadataPublisher:
                 self.fetchers.follow(stays)
             elif before is not None:
                 self.fetchers.forget(before)
+            self.coordinators.stopped(*stopped.partition)
             if stopped.delete:
                 done[stopped.partition] = ErrorCode.NONE
         return done
