@@ -229,6 +229,10 @@ class Observer:
             for replica in process.broker.replicas:
                 if replica.log.failure is not None:
                     continue
+                if whole and not _is_assigned(process, replica):
+                    # As with Kafka, who was away while a partition was moved off it keeps what it had.
+                    self.count("replicas left over")
+                    continue
                 key = (bytes(replica.topic_id), replica.index)
                 if replica.log.settings.is_compacted:
                     # Each replica compacts for itself.
@@ -255,6 +259,13 @@ class Observer:
                 size = min(len(one), len(two))
                 demand(one[:size] == two[:size], "LogMatchingProperty", f"{names} differ below {mark}")
                 self.count("replicas compared")
+
+
+def _is_assigned(process: BrokerProcess, replica: Replica) -> bool:
+    """Whether the partition is to have a replica on this broker."""
+    topic = process.broker.image.topics.get(replica.topic)
+    state = None if topic is None or topic.id != replica.topic_id else topic.partitions.get(replica.index)
+    return state is not None and process.sid in state.replicas
 
 
 def _counted_end(log: Log) -> int:
