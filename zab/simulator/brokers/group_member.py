@@ -259,7 +259,9 @@ class GroupMember:
         self.judge.assigned(self.now, style.group, self.generation, owner, sorted(assigned))
         if self.instance is not None:
             self.judge.took(self.now, style.group, self.instance, self._joins_since)
-        if misses_topics or (style.is_cooperative and self.positions.keys() - assigned):
+        # A static leader that comes back to a stable group gets what it had, maybe from before the topic was there.
+        is_outdated = bool(assignments) and assigned != assignments.get(self.member_id)
+        if misses_topics or is_outdated or (style.is_cooperative and self.positions.keys() - assigned):
             # What it gives up is for others.
             self.must_join = True
         self.positions = {each: self.positions.get(each, -1) for each in sorted(assigned)}
