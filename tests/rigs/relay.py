@@ -26,6 +26,7 @@ PIECE_BYTES = 64 * 1024
 RETRANSMISSION_SECONDS = 0.3
 """Linux sends again after 0.2 s, and doubles that."""
 BUFFERED_PIECES = 64
+READY_SECONDS = 60.0
 
 _GONE = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 
@@ -45,7 +46,7 @@ class Network:
         self.carried_bytes = 0
         self._ready = threading.Event()
         self._failed: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="network")
+        self._thread = threading.Thread(target=self._run, name="network", daemon=True)
 
     # ------------------------------------------------------------------------------------------------- what it obeys
 
@@ -82,7 +83,8 @@ class Network:
 
     def start(self) -> None:
         self._thread.start()
-        self._ready.wait()
+        if not self._ready.wait(READY_SECONDS):
+            raise TimeoutError("the relays do not listen")
         if self._failed is not None:
             raise self._failed
 
