@@ -572,7 +572,7 @@ def test_what_is_wrong_after_given_steps_is_replayed_from_the_beginning(
 @pytest.mark.long
 def test_the_commands_of_the_page_that_are_given_steps_run(invoke: Callable[..., Result]) -> None:
     commands = re.findall(r"^    zab explore (.*--(?:given|replay|world) .*)$", PAGE, re.MULTILINE)
-    assert len(commands) == 3
+    assert len(commands) == 4
     for command in commands:
         done = invoke(*shlex.split(command))
         assert done.exit_code == 0, done.output
