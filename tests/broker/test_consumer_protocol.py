@@ -153,8 +153,8 @@ def test_a_regular_expression(broker: KafkaBroker, topic: str) -> None:
 
 
 class Worker:
-    """A member that counts what it is given, and commits that: in a process of a rolling upgrade. It has its own thread:
-    a commit stands behind a join, which waits for the other members."""
+    """A member that counts what it is given, and commits that: in a process of a rolling upgrade. It has a thread of
+    its own: a commit stands behind a join, which waits for the other members."""
 
     def __init__(
         self, broker: KafkaBroker, topic: str, number: int, strategy: str | None, seen: list[tuple[int, int]]
