@@ -154,7 +154,7 @@ def test_a_regular_expression(broker: KafkaBroker, topic: str) -> None:
 
 class Worker:
     """A member that counts what it is given, and commits that: in a process of a rolling upgrade. It has a thread of
-    its own: a commit stands behind a join, which waits for the other members."""
+    its own: the answer to a commit comes after that to a join, which waits for the other members."""
 
     def __init__(
         self, broker: KafkaBroker, topic: str, number: int, strategy: str | None, seen: list[tuple[int, int]]
