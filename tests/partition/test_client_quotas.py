@@ -1,5 +1,8 @@
 """Quotas of clients at one broker without a host: set, listed, kept in znodes; and how clients are held to them."""
 
+import gc
+import weakref
+
 import pytest
 
 from tests.partition.asked_broker import fetch
@@ -206,6 +209,19 @@ def test_a_producer_above_its_quota_is_told_and_waits(rig):
     [answer] = client.answers()
     assert not answer.responses[0].partition_responses[0].error_code
     assert rig.client().ask(fetch("t", 0), 12).throttle_time_ms == 0, "it has no quota as a consumer"
+
+
+def test_a_connection_that_is_gone_is_not_kept_until_it_may_go_on(rig):
+    """Otherwise a client that comes again and again fills the memory."""
+    alter(rig, ANONYMOUS, **{PRODUCED: 1000})
+    client = rig.client()
+    client.ask(produce("t", a_batch(b"x" * 20_000)), 9)
+    gone = weakref.ref(client.connection)
+    client.leave()
+    del client
+    gc.collect()
+    assert gone() is None
+    rig.pass_time(60_000)
 
 
 def test_other_connections_of_the_client_wait_when_they_ask_for_more(rig):

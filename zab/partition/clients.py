@@ -38,8 +38,11 @@ class Clients:
         """The connections, longest silence first."""
         self._of_address: Counter[str] = Counter()
         self._inputs = InputLimits(config.queued_bytes_max, self._touch, self.close)
-        self._muted: list[tuple[int, int, ClientConnection]] = []
-        """Until when each is muted that is, and its id; a heap. One that was muted again has a later entry, too."""
+        self._muted: dict[int, ClientConnection] = {}
+        """Those that are muted, by their ids."""
+        self._ends: list[tuple[int, int]] = []
+        """When each of them is muted no longer, and its id; a heap. One that was muted again has a later entry, too.
+        That of one that is gone stays until its time."""
         self.dirty: dict[ClientConnection, None] = {}
         """Connections to be flushed or closed; the broker takes them."""
         self.notes: list[str] = []
@@ -89,6 +92,7 @@ class Clients:
         self._inputs.forget(connection)
         self._logins.forget(connection)
         del self._heard_at[connection]
+        self._muted.pop(connection.id, None)
         self._of_address[connection.host] -= 1
         if not self._of_address[connection.host]:
             del self._of_address[connection.host]
@@ -104,13 +108,16 @@ class Clients:
         until = now + wait_ms
         if connection in self._heard_at and until > connection.muted_until:
             connection.is_muted, connection.muted_until = True, until
-            heappush(self._muted, (until, connection.id, connection))
+            self._muted[connection.id] = connection
+            heappush(self._ends, (until, connection.id))
             self._touch(connection)
 
     def _unmute(self, now: int) -> None:
-        while self._muted and self._muted[0][0] <= now:
-            until, _, connection = heappop(self._muted)
-            if until == connection.muted_until and connection in self._heard_at:
+        while self._ends and self._ends[0][0] <= now:
+            until, number = heappop(self._ends)
+            connection = self._muted.get(number)
+            if connection is not None and until == connection.muted_until:
+                del self._muted[number]
                 connection.is_muted = False
                 self._touch(connection)
                 self._go_on(connection, now)
@@ -143,7 +150,7 @@ class Clients:
         """When `keep_up` has something to do."""
         of_logins = self._logins.next_deadline()
         silent = next((each.heard_at + self._config.idle_ms for each in self._heard_at), NEVER)
-        muted = self._muted[0][0] if self._muted else NEVER
+        muted = self._ends[0][0] if self._ends else NEVER
         return min(silent, muted, NEVER if of_logins is None else of_logins, self._inputs.next_deadline())
 
     def let_out(self, connection: ClientConnection, now: int) -> bool:

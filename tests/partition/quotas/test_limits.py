@@ -26,7 +26,7 @@ def test_the_first_that_is_there_holds_and_says_who_shares_it():
         assert limits.find(PRODUCED, "u", "c") == (together, number + 1)
         limits.changed(entity, {})
     assert limits.find(PRODUCED, "u", "c") is None
-    assert not limits.has(PRODUCED)
+    assert not limits.counts[PRODUCED]
 
 
 def test_quotas_of_others_do_not_hold():
@@ -42,7 +42,7 @@ def test_each_key_is_looked_for_by_itself():
     limits.changed(Entity(None, ALL), {PRODUCED: "2"})
     assert limits.find(PRODUCED, "u", "c") == (Entity(None, "c"), 2)
     assert limits.find(FETCHED, "u", "c") == (Entity("u", "c"), 1)
-    assert not limits.has(WORKED)
+    assert not limits.counts[WORKED]
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "one", "1.5", "", "nan", "9" * 30])

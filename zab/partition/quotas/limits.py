@@ -84,8 +84,8 @@ class QuotaLimits:
 
     def __init__(self) -> None:
         self.of_entities: dict[Entity, dict[str, float]] = {}
-        self._counts = dict.fromkeys(KEYS, 0)
-        """How many entities have each key."""
+        self.counts = dict.fromkeys(KEYS, 0)
+        """How many entities have each key: mostly none, which each request looks at."""
 
     def changed(self, entity: Entity, config: Mapping[str, str]) -> list[str]:
         """Take these settings of an entity; returns sentences about what is wrong with them."""
@@ -97,20 +97,16 @@ class QuotaLimits:
                 except (ValueError, OverflowError) as error:
                     wrong.append(f"/config/{entity.path}: {key}={config[key]!r} does not hold: {error}")
         for key in self.of_entities.pop(entity, {}):
-            self._counts[key] -= 1
+            self.counts[key] -= 1
         if found:
             self.of_entities[entity] = found
         for key in found:
-            self._counts[key] += 1
+            self.counts[key] += 1
         return wrong
-
-    def has(self, key: str) -> bool:
-        """Whether anybody has a quota of this kind."""
-        return self._counts[key] > 0
 
     def find(self, key: str, user: str, client: str) -> tuple[Entity, float] | None:
         """The quota that holds for a client of a user, and for whom what is used is added up; None: there is none."""
-        if not self._counts[key]:
+        if not self.counts[key]:
             return None
         for entity, together in _candidates(user, client):
             limit = self.of_entities.get(entity, {}).get(key)
