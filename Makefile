@@ -136,7 +136,7 @@ $(VENV)/fuzz.stamp: pyproject.toml $(VENV)/test.stamp
 # Members of a real ensemble are killed for so long; an early acknowledgement has to be noticed. And for half as long each:
 # networks, disks, files and the configuration go wrong. Brokers have faults for twice as long.
 chaos: $(VENV)/test.stamp
-	$(BIN)/python -m pytest tests/chaos --chaos-seconds $(CHAOS_SECONDS) --timeout $$((600 + 6 * $(CHAOS_SECONDS)))
+	$(BIN)/python -m pytest tests/chaos --chaos-seconds $(CHAOS_SECONDS) --timeout $$((600 + 6 * $(CHAOS_SECONDS))) -o faulthandler_timeout=0
 
 # Three members under a steady load of clients that come and go: what they hold has to stay level.
 soak: $(VENV)/test.stamp

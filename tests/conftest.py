@@ -19,6 +19,8 @@ pytest_plugins = ["zab.testing.plugin"]
 
 __all__ = ["real_files", "spark", "zab_directories", "zookeeper_directories"]
 
+DOWNLOAD_SECONDS = 2400
+
 # A shell has its background jobs ignore Ctrl-C, and every process inherits that: tests that interrupt one need it back.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -51,6 +53,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item.get_closest_marker("downloads") is None]
     for item in items:
         assert isinstance(item, pytest.Function)
+        if item.get_closest_marker("downloads") is not None:
+            # On a fresh machine it builds and downloads first, with limits of its own.
+            item.add_marker(pytest.mark.timeout(DOWNLOAD_SECONDS))
         for mark in marks(item):
             item.add_marker(mark)
     items.sort(key=place_in_order)

@@ -28,7 +28,7 @@ PACKAGE_VERSION = "1.10.1"
 VERSION = "2.15.1"
 """The librdkafka that the package carries."""
 LIBRARY_SECONDS, CLIENT_SECONDS = 360.0, 160.0
-"""Both builds have to end before the time of a test does, which would end the run."""
+"""How long each may be built."""
 
 
 @frozen

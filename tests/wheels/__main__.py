@@ -115,7 +115,7 @@ def try_native_parts(own: Path, source: Path, wheel: Path) -> str:
     """How many of their tests passed, beside the sources: all that there are."""
     with ZipFile(wheel) as archive:
         archive.extractall(source, [name for name in archive.namelist() if name.endswith(".so")])
-    run(own, "-m", "pip", "install", "--quiet", "hypothesis", "pytest-trio", cwd=source)
+    run(own, "-m", "pip", "install", "--quiet", "hypothesis", "pytest-timeout", "pytest-trio", cwd=source)
     # Without the fixtures of all tests, which need more packages.
     command = (
         own,

@@ -108,6 +108,9 @@ async def _follow(topic: _Topic, zk: Client, _caller: Caller) -> None:
         await zk.sync()
         begin = zk.last_zxid
     changes = zk.changes(begin, wanted.prefix)
+    if place is None:
+        # Whoever is killed before the first change goes on from here, not from what is newest then.
+        await _in_thread(partial(topic.commit, (), changes.place))
     start = begin.zxid if isinstance(begin, Place) else begin
     say(f"publishing {wanted.prefix} to {wanted.topic} from {start:#x} (feed {wanted.feed})", sys.stderr, flush=True)
     published = 0
