@@ -59,7 +59,8 @@ def test_a_broker_is_in_it_and_no_secret(tmp_path: Path, run: Run) -> None:
             assert run(*words) == 0, run.err
     found = texts(to)
     everything = "\n".join((*found, *found.values()))
-    for each in (LISTED, UNKNOWN, KEY, *(word for word in secret.read_text().split() if len(word) > 20)):
+    [word] = [word for word in secret.read_text().split() if len(word) > 20]
+    for each in (LISTED, UNKNOWN, KEY, word):
         assert each not in everything, each
     settings = found["configuration/broker-1-server.properties"]
     assert f"http.port={port}\n" in settings
@@ -112,7 +113,27 @@ def test_secrets_are_found_wherever_the_file_says_they_are(tmp_path: Path) -> No
     assert found == {"in-a-file", "of-the-login", "0123456789abcdef0123", "in-clear", "unknown"}
     jaas.write_text('Client { X required password="of-a-broken-file"')
     assert "of-a-broken-file" in set(broker_support.secrets_of(str(file)))
-    assert [broker_support.is_public(key) for key in ("log.retention.ms", "log.dir", "ssl.protocol", "x.y")] == [
+    assert [broker_support.public_keys()(key) for key in ("log.retention.ms", "log.dir", "ssl.protocol", "x.y")] == [
         *[True] * 3,
         False,
     ]
+
+
+def test_every_password_of_a_broker_is_known(tmp_path: Path) -> None:
+    """Of users too, quoted or not; whoever cannot be read as JAAS gives all that is in quotes."""
+    jaas, password = tmp_path / "jaas", tmp_path / "password"
+    jaas.write_text('KafkaServer { a.B required user_bob="of bob" password="of itself"; };\n')
+    password.write_text("of the store\n")
+    settings = tmp_path / "server.properties"
+    settings.write_text(
+        "broker.id=1\n"
+        f"java.security.auth.login.config={jaas}\n"
+        f"ssl.keystore.passwordPath={password}\n"
+        'listener.name.x.plain.sasl.jaas.config=a.B required username="me" password=plain user_eve="of eve";\n'
+        "listener.name.y.plain.sasl.jaas.config=no module at all\n"
+    )
+    found = set(broker_support.secrets_of(str(settings)))
+    assert found == {"of bob", "of itself", "of the store", "plain", "of eve", "no module at all"}
+    jaas.write_text('KafkaServer { "of bob"')
+    assert "of bob" in set(broker_support.secrets_of(str(settings)))
+    assert "listener.name.y.plain.sasl.jaas.config" in set(broker_support.names_of([str(settings)]))

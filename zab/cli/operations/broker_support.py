@@ -12,15 +12,17 @@
 Names of topics are in it; records are not. `parts_of` gives the files, and what is missing; `secrets_of` what has to be
 removed from all texts.
 
-Limits: CONFIGURATION_BYTES_MAX of a file; ANSWER_BYTES_MAX of an answer; PARTITIONS_MAX partitions of a directory.
+Limits: CONFIGURATION_BYTES_MAX of a file (`secret_texts`); ANSWER_BYTES_MAX of an answer; PARTITIONS_MAX partitions of
+a directory.
 """
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,9 +31,16 @@ from attrs import define, field
 
 from zab.broker.configuration import StartRefusedError, hints, load
 from zab.cli.operations.broker_doctor import registered_at
+from zab.cli.operations.secret_texts import (
+    PLAIN,
+    SECRET_WORD,
+    of_jaas,
+    of_jaas_line,
+    of_password_file,
+    text_of,
+)
 from zab.cli.registered_brokers import broker_lines
 from zab.configuration.fields import settings_of
-from zab.configuration.jaas import JaasError, parse_jaas
 from zab.configuration.properties import PropertiesError, parse_properties
 from zab.operations.verdicts.brokers import alarms_of
 from zab.operations.verdicts.redaction import redacted_configuration
@@ -52,9 +61,8 @@ from zab.partition.log.paths import LEADER_EPOCHS, LOG
 from zab.partition.settings.broker_config import IGNORED, REFUSED, BrokerConfig
 from zab.partition.settings.topic_settings import twin_keys
 
-__all__ = ["BrokerParts", "is_public", "parts_of", "secrets_of"]
+__all__ = ["BrokerParts", "names_of", "parts_of", "public_keys", "secrets_of"]
 
-CONFIGURATION_BYTES_MAX: Final = 1 << 20
 ANSWER_BYTES_MAX: Final = 16 << 20
 PARTITIONS_MAX: Final = 100_000
 _PARTITION: Final = re.compile(r"([a-zA-Z0-9._-]+)-(\d{1,10})")
@@ -65,10 +73,12 @@ _CHECKPOINTS: Final = {
     "cleaned_end": CLEANED_ENDS,
 }
 _MORE_KEYS: Final = frozenset({"log.dir", "log.retention.minutes", "log.retention.hours", "log.roll.hours"})
-_QUOTED: Final = re.compile(r'"([^"\n]+)"')
-_PLAIN: Final = re.compile(r"(?i)true|false|-?\d{1,6}")
-"""Values that occur in many places, and are no secrets even of unknown keys."""
-_WORD: Final = re.compile(r"\w{16,}")
+_SECRET_FILES: Final[Mapping[str, Callable[[str], Iterable[str]]]] = {
+    ".passwordPath": of_password_file,
+    ".secretFile": SECRET_WORD.findall,
+    "java.security.auth.login.config": of_jaas,
+}
+"""Keys by how they end, and what is secret in the files that they name."""
 
 
 @define
@@ -80,23 +90,37 @@ class BrokerParts:
     missing: list[tuple[str, str]] = field(factory=list)
 
 
-def is_public(key: str) -> bool:
-    """Whether the value of a key of a broker may be shown: the key is known, and its value is no secret."""
+def public_keys() -> Callable[[str], bool]:
+    """Says of each key of a broker whether its value may be shown: the key is known, and its value is no secret."""
     known = {each.key: each.is_secret for each in settings_of(BrokerConfig)}
-    if key in known:
-        return not known[key]
-    return key in IGNORED or key in REFUSED or key in twin_keys() or key in _MORE_KEYS
+    others = IGNORED.keys() | REFUSED.keys() | twin_keys().keys() | _MORE_KEYS
+    return lambda key: not known[key] if key in known else key in others
+
+
+def names_of(files: Iterable[str]) -> Iterator[str]:
+    """All known keys of brokers, and those in the files."""
+    yield from (each.key for each in settings_of(BrokerConfig))
+    for file in files:
+        yield from _entries(file)
+
+
+def _entries(file: str) -> dict[str, str]:
+    """The keys and values of a file; none if it cannot be read."""
+    try:
+        return {entry.key: entry.value for entry in parse_properties(text_of(file))}
+    except (OSError, PropertiesError):
+        return {}
 
 
 async def parts_of(number: str, name: str, file: str, seconds: float) -> BrokerParts:
     """`number`: its directory below `brokers`. `name`: of its file. `seconds`: for what is asked."""
     found = BrokerParts()
     try:
-        text = _text_of(file)
+        text = text_of(file)
     except OSError as error:
         found.missing.append((file, f"it cannot be read: {error.strerror or error}"))
         return found
-    found.texts[f"configuration/{name}"] = redacted_configuration(text, is_public)
+    found.texts[f"configuration/{name}"] = redacted_configuration(text, public_keys())
     try:
         config = load(file)
     except StartRefusedError as error:
@@ -130,44 +154,16 @@ async def parts_of(number: str, name: str, file: str, seconds: float) -> BrokerP
 
 def secrets_of(file: str) -> Iterator[str]:
     """The secrets that this user can read: values of keys that are not public, and contents of secret files."""
-    try:
-        entries = {entry.key: entry.value for entry in parse_properties(_text_of(file))}
-    except (OSError, PropertiesError):
-        return
-    paths: dict[str, str] = {}
-    for key, value in entries.items():
-        if key.endswith((".passwordPath", ".secretFile")) or key == "java.security.auth.login.config":
-            paths[key] = value
-        elif not (is_public(key) or _PLAIN.fullmatch(value)):
-            # A line of JAAS has passwords in quotes.
-            yield from _QUOTED.findall(value) or [value]
-    for key, path in paths.items():
-        try:
-            text = _text_of(path)
-        except OSError:
-            continue
-        if key.endswith(".passwordPath"):
-            yield from map(str.strip, text.splitlines())
-        elif key.endswith(".secretFile"):
-            yield from _WORD.findall(text)
-        else:
-            yield from _of_jaas(text)
-
-
-def _of_jaas(text: str) -> Iterator[str]:
-    try:
-        sections = parse_jaas(text)
-    except JaasError:
-        yield from _QUOTED.findall(text)
-        return
-    for module in (module for modules in sections.values() for module in modules):
-        yield from (value for key, value in module.options.items() if "password" in key.lower())
-
-
-def _text_of(path: str) -> str:
-    """Raises OSError."""
-    with open(path, "rb") as file:
-        return file.read(CONFIGURATION_BYTES_MAX).decode("utf-8", "replace")
+    is_public = public_keys()
+    for key, value in _entries(file).items():
+        of_file = next((of for name, of in _SECRET_FILES.items() if key.endswith(name)), None)
+        if of_file is not None:
+            with contextlib.suppress(OSError):
+                yield from of_file(text_of(value))
+        elif key.endswith(".sasl.jaas.config"):
+            yield from of_jaas_line(value)
+        elif not (is_public(key) or PLAIN.fullmatch(value)):
+            yield value
 
 
 def _directory(path: str) -> Iterator[dict[str, Any]]:

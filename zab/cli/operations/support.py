@@ -43,12 +43,19 @@ from zab.cli.operations import broker_support
 from zab.cli.operations.broker_doctor import is_of_broker
 from zab.cli.operations.broker_support import BrokerParts
 from zab.cli.operations.options import AdminOption, admin_ports
+from zab.cli.operations.secret_texts import (
+    CONFIGURATION_BYTES_MAX,
+    PLAIN,
+    SECRET_WORD,
+    of_jaas,
+    of_password_file,
+    text_of,
+)
 from zab.cli.operations.status import lines_of
 from zab.cli.terminal import count_of, say
 from zab.cli.znodes.caller import options_of
 from zab.cli.znodes.opening import opener, tls_of
 from zab.client.four_letter import servers_of
-from zab.configuration.jaas import JaasError, parse_jaas
 from zab.configuration.properties import PropertiesError, parse_properties
 from zab.operations.admin_client import AdminError, AdminPort
 from zab.operations.asking import ask_all, ensemble_in_force, in_thread, targets_of
@@ -63,12 +70,7 @@ COMMANDS: Final = (
     *("hash", "dirs", "environment", "initial_configuration"),
 )
 """The commands sent to an admin port: none of them names a znode or a client."""
-CONFIGURATION_BYTES_MAX: Final = 1 << 20
-"""The limit for a configuration file, and for files that it names."""
 _NAME: Final = re.compile(r"[^A-Za-z0-9.-]+")
-_LONG: Final = re.compile(r"\w{16,}")
-_PLAIN: Final = re.compile(r"(?i)true|false|-?\d{1,6}")
-"""Values that occur in many places, and are no secrets even of unknown keys."""
 _TIMED_OUT: Final = "it does not answer in time"
 
 
@@ -152,7 +154,10 @@ def support_command(
     of_brokers = [file for file in files or () if is_of_broker(file)]
     checked = {file: check(file) for file in files or () if file not in of_brokers}
     theirs = [secret for file in of_brokers for secret in broker_support.secrets_of(file)]
-    redactor = Redactor([*_passwords(options.auth), *_secrets(checked), *theirs], _names(checked))
+    redactor = Redactor(
+        [*_passwords(options.auth), *_secrets(checked), *theirs],
+        [*_names(checked), *broker_support.names_of(of_brokers)],
+    )
     try:
         servers, tls, open_client = servers_of(options.hosts), tls_of(options), opener(options)
     except ValueError as error:
@@ -287,37 +292,24 @@ def _secrets(checked: dict[str, Checked]) -> Iterator[str]:
         for key, value in _entries(_quietly(file)):
             if key.endswith(SUPER_DIGEST):
                 yield value.partition(":")[2]
-            elif is_secret(key) or not (is_public(key) or _PLAIN.fullmatch(value)):
+            elif is_secret(key) or not (is_public(key) or PLAIN.fullmatch(value)):
                 yield value
         config = each.config
         if config is None:
             continue
         if config.quorum.secret_file is not None:
-            yield from _LONG.findall(_quietly(config.quorum.secret_file))
+            yield from SECRET_WORD.findall(_quietly(config.quorum.secret_file))
         if config.login.users_file is not None:
             for line in _quietly(config.login.users_file).splitlines():
                 yield from {line.partition(":")[2].strip(), line.rpartition(":")[2].strip()}
         if config.login.jaas_file is not None:
-            yield from _of_jaas(_quietly(config.login.jaas_file))
+            yield from of_jaas(_quietly(config.login.jaas_file))
         for path in (
             *(config.client_tls.key_store_password_path, config.client_tls.trust_store_password_path),
             *(config.quorum_tls.key_store_password_path, config.quorum_tls.trust_store_password_path),
         ):
             if path is not None:
-                yield from map(str.strip, _quietly(path).splitlines())
-
-
-def _of_jaas(text: str) -> Iterator[str]:
-    """The passwords in a JAAS file; if it is invalid, everything in quotes."""
-    try:
-        sections = parse_jaas(text)
-    except JaasError:
-        yield from re.findall(r'"([^"\n]+)"', text)
-        return
-    for module in (module for modules in sections.values() for module in modules):
-        for key, value in module.options.items():
-            if key.startswith("user_") or key.lower().endswith("password"):
-                yield value
+                yield from of_password_file(_quietly(path))
 
 
 def _of_configuration(name: str, file: str, checked: Checked, found: _Found) -> None:
@@ -350,7 +342,7 @@ def _of_journals(name: str, checked: Checked, bytes_max: int, found: _Found, *, 
 def _quietly(path: str) -> str:
     """The text of a file; empty if it cannot be read."""
     try:
-        return _text_of(path, CONFIGURATION_BYTES_MAX)
+        return text_of(path)
     except OSError:
         return ""
 
