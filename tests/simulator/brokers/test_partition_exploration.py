@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.simulator.brokers import broken_replication as broken
 from zab.simulator.brokers.explored_partition import Bounds
+from zab.simulator.brokers.explored_replica import Action, Site
 from zab.simulator.brokers.partition_exploration import explore, parsed, replay, shown
 
 Patch = pytest.MonkeyPatch
 
+ON_THE_PAGE = [
+    Bounds(replicas=2, crashes=0, epochs=1, losses=1),
+    Bounds(replicas=2, crashes=1, epochs=3),
+]
 WHOLE = [
     Bounds(replicas=1, crashes=1, writes=2),
     Bounds(replicas=2, crashes=0, epochs=1),
-    Bounds(replicas=2, crashes=0, epochs=1, losses=1),
     Bounds(replicas=2, crashes=0, epochs=1, changes=2, min_in_sync=2, moves=1),
 ]
+PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "small-worlds.md"
+COLUMNS = ("replicas", "min_in_sync", "epochs", "changes", "writes", "crashes", "losses", "moves")
 
 VARIANTS: dict[Callable[[Patch], None], tuple[Bounds, str]] = {
     broken.count_the_committed_set_alone: (Bounds(crashes=0), "ReplicationQuorumSupersetProperty"),
@@ -39,12 +46,41 @@ def test_a_small_world_is_right(bounds: Bounds) -> None:
     assert report.states_count > 20
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("bounds", ON_THE_PAGE, ids=str)
+def test_a_world_of_the_page_is_right_and_as_large_as_it_says(bounds: Bounds) -> None:
+    report = explore(bounds)
+    assert report.found is None
+    assert report.is_whole
+    sizes = f"{report.states_count:,} | {report.steps_count:,} | {report.depth}"
+    row = " | ".join(str(getattr(bounds, name)) for name in COLUMNS)
+    assert f"\n| {row} | {sizes} | " in PAGE.read_text(encoding="utf-8")
+
+
+def test_code_that_fails_is_found_with_the_way_to_it(monkeypatch: Patch) -> None:
+    act = Site.act
+
+    def fail(site: Site, action: Action) -> object:
+        if action[0] != "told":
+            raise KeyError("a mistake")
+        return act(site, action)
+
+    monkeypatch.setattr(Site, "act", fail)
+    found = explore(Bounds()).found
+    assert found is not None
+    assert " fails at " in found.text
+    assert "KeyError('a mistake')" in found.text
+    assert len(found.steps) == 1
+
+
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.__name__)
 def test_what_is_wrong_is_found_by_its_rule(variant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     bounds, rule = VARIANTS[variant]
     variant(monkeypatch)
-    found = explore(bounds, states_max=50_000).found
+    report = explore(bounds, states_max=50_000)
+    found = report.found
     assert found is not None
+    assert report.states_count < 1000, "the page says some hundred"
     assert found.text.startswith(f"{rule}: ")
     lines = replay(bounds, [parsed(shown(step)) for step in found.steps])
     assert lines[-1] == found.text

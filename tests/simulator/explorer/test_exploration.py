@@ -571,8 +571,8 @@ def test_what_is_wrong_after_given_steps_is_replayed_from_the_beginning(
 
 @pytest.mark.long
 def test_the_commands_of_the_page_that_are_given_steps_run(invoke: Callable[..., Result]) -> None:
-    commands = re.findall(r"^    zab explore (.*--(?:given|replay|world) .*)$", PAGE, re.MULTILINE)
-    assert len(commands) == 4
+    commands = re.findall(r"^    zab explore (.*--(?:given|replay|world|partitions) .*)$", PAGE, re.MULTILINE)
+    assert len(commands) == 5
     for command in commands:
         done = invoke(*shlex.split(command))
         assert done.exit_code == 0, done.output
@@ -595,6 +595,26 @@ def test_the_worlds_of_the_page_that_begin_with_steps_are_right(name: str, bound
     report = explore(bounds, steps_of(given), states_max=50 if bounds.voters == 5 else 5000)
     assert report.found is None, f"{report.found}"
     assert report.is_whole or bounds.voters == 5
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *[
+            ("--partitions", "--voters", "2", name, "1")
+            for name in ("--breaks", "--silences", "--rollbacks", "--empty")
+        ],
+        ("--partitions", "--voters", "2", "--hand-overs", "1"),
+        ("--partitions", "--voters", "2", "--given", "write 1"),
+        ("--partitions", "--voters", "2", "--world", "move"),
+        ("--partitions", "--voters", "2", "--min-in-sync", "3"),
+        ("--partitions", "--voters", "4"),
+        *[(name, "1") for name in ("--expiries", "--losses", "--moves")],
+        ("--min-in-sync", "2"),
+    ],
+)
+def test_options_of_the_other_explorer_are_refused(invoke: Callable[..., Result], words: tuple[str, ...]) -> None:
+    assert invoke(*words).exit_code == 2
 
 
 def test_steps_that_cannot_come_are_wrong_usage(invoke: Callable[..., Result]) -> None:

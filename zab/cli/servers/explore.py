@@ -12,19 +12,18 @@ Exit codes: 0 everything within the bounds was explored and is right, 3 safety: 
 are too many states. 2 is wrong usage, as everywhere.
 """
 
-import contextlib
 import time
-from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import attrs
 import typer
-from rich.console import Console
 
 from zab.cli.json_form import JsonOption, json_line
 from zab.cli.servers.explore_partitions import explore_partitions
-from zab.cli.servers.simulate import SAFETY, UNDECIDED
+from zab.cli.servers.exploring import end, fields, lines_of, progress, usage
+from zab.cli.servers.simulate import refuse
 from zab.simulator.brokers.explored_partition import Bounds as PartitionBounds
+from zab.simulator.brokers.partition_exploration import STATES_MAX as PARTITION_STATES_MAX
 from zab.simulator.explorer.exploration import STATES_MAX, Report, explore, parsed, replay
 from zab.simulator.explorer.states import Bounds, Step, shown
 from zab.simulator.explorer.worlds import PLAIN, WORLDS
@@ -32,6 +31,7 @@ from zab.simulator.explorer.worlds import PLAIN, WORLDS
 __all__ = ["explore_command"]
 
 VOTERS_MAX = 5
+BREAKS = 1
 CHANGES = 4
 """How often the controller writes the state of a partition, unless --changes says so."""
 _NAMES = ", ".join(WORLDS)
@@ -43,16 +43,32 @@ def explore_command(
     writes: Annotated[int, typer.Option("--writes", min=0, help="Writes that are proposed.")] = 1,
     crashes: Annotated[int, typer.Option("--crashes", min=0, help="Processes that end and start again.")] = 0,
     wipes: Annotated[int, typer.Option("--wipes", min=0, help="Processes that end and lose their disk.")] = 0,
-    breaks: Annotated[int, typer.Option("--breaks", min=0, help="Links that break.")] = 1,
+    breaks: Annotated[
+        int | None, typer.Option("--breaks", min=0, help="Links that break.", show_default=str(BREAKS))
+    ] = None,
     silences: Annotated[int, typer.Option("--silences", min=0, help="Servers that hear nothing for too long.")] = 0,
     rollbacks: Annotated[int, typer.Option("--rollbacks", min=0, help="Processes that end and forget.")] = 0,
     empty: Annotated[int, typer.Option("--empty", min=0, help="Servers that begin with nothing.")] = 0,
     changes: Annotated[
-        int, typer.Option("--changes", min=0, help="Reconfigurations, where the world has any; writes of a state.")
-    ] = 0,
+        int | None,
+        typer.Option(
+            "--changes",
+            min=0,
+            help="Reconfigurations, where the world has any; writes of a state.",
+            show_default=f"0, of partitions {CHANGES}",
+        ),
+    ] = None,
     hand_overs: Annotated[int, typer.Option("--hand-overs", min=0, help="Leaders that are to hand over the lead.")] = 0,
     world: Annotated[str, typer.Option("--world", help=f"Who knows whom, and who may decide: {_NAMES}.")] = PLAIN,
-    states_max: Annotated[int, typer.Option("--states-max", min=1, help="Give up beyond so many.")] = STATES_MAX,
+    states_max: Annotated[
+        int | None,
+        typer.Option(
+            "--states-max",
+            min=1,
+            help="Give up beyond so many.",
+            show_default=f"{STATES_MAX}, of partitions {PARTITION_STATES_MAX}",
+        ),
+    ] = None,
     given: Annotated[
         str, typer.Option("--given", metavar="STEPS", help="Explore what comes after these; settle: nothing waits.")
     ] = "",
@@ -70,78 +86,48 @@ def explore_command(
 ) -> None:
     """Exit codes: 0 all is right, 3 a promise was broken, 5 too many states."""
     if partitions:
+        of_ensembles = {"silences": silences, "rollbacks": rollbacks, "empty": empty, "hand_overs": hand_overs}
+        refuse("for ensembles", breaks=breaks is not None, given=given, world=world != PLAIN, **of_ensembles)
         of_partitions = PartitionBounds(
-            *(voters, min_in_sync, epochs, changes or CHANGES, writes, crashes, wipes, expiries, losses, moves)
+            *(voters, min_in_sync, epochs, CHANGES if changes is None else changes, writes, crashes, wipes),
+            *(expiries, losses, moves),
         )
-        explore_partitions(of_partitions, states_max, steps, is_json=json)
+        explore_partitions(of_partitions, states_max or PARTITION_STATES_MAX, steps, is_json=json)
         return
+    refuse("for --partitions", min_in_sync=min_in_sync != 1, expiries=expiries, losses=losses, moves=moves)
     if world not in WORLDS:
         raise typer.BadParameter(f"there are {_NAMES}", param_hint="--world")
     if voters != len(WORLDS[world].files or range(voters)):
         raise typer.BadParameter(f"the world {world} has {len(WORLDS[world].files)}", param_hint="--voters")
     bounds = Bounds(
-        voters, epochs, writes, crashes, wipes, breaks, silences, rollbacks, empty, changes, hand_overs, world
+        *(voters, epochs, writes, crashes, wipes, BREAKS if breaks is None else breaks, silences, rollbacks, empty),
+        *(changes or 0, hand_overs, world),
     )
     if steps is not None:
         if json:
             raise typer.BadParameter("--replay prints a trace, which is for people", param_hint="--json")
         _replay(bounds, steps)
         return
-    report, seconds = _explored(bounds, given, states_max)
+    start = time.monotonic()
+    with usage("--given"), progress() as tell:
+        report = explore(bounds, _steps(given), states_max=states_max or STATES_MAX, progress=tell)
+    seconds = time.monotonic() - start
     if json:
-        print(json_line(_fields(report, seconds)))
+        print(json_line(fields(report, seconds, shown)))
     else:
         _print(report, seconds)
-    if report.found is not None:
-        raise typer.Exit(SAFETY)
-    if not report.is_whole:
-        raise typer.Exit(UNDECIDED)
-
-
-@contextlib.contextmanager
-def _usage(option: str) -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from None
+    end(report)
 
 
 def _steps(text: str) -> list[Step]:
-    return [parsed(line) for line in text.split(";") if line.strip()]
+    return [parsed(line) for line in lines_of(text)]
 
 
 def _replay(bounds: Bounds, steps: str) -> None:
-    with _usage("--replay"):
+    with usage("--replay"):
         lines = replay(bounds, _steps(steps))
     for line in lines:
         print(line)
-
-
-def _explored(bounds: Bounds, given: str, states_max: int) -> tuple[Report, float]:
-    console, start = Console(stderr=True), time.monotonic()
-
-    def tell(depth: int, states_count: int, level_count: int) -> None:
-        a_second = states_count / max(time.monotonic() - start, 1e-9)
-        status.update(f"depth {depth}: {states_count} states, {level_count} of them new, {a_second:.0f} a second")
-
-    with _usage("--given"), console.status("exploring") as status:
-        report = explore(bounds, _steps(given), states_max=states_max, progress=tell)
-    return report, time.monotonic() - start
-
-
-def _fields(report: Report, seconds: float) -> dict[str, Any]:
-    """The fields for JSON. `found` is the error, and `steps` the shortest way to it."""
-    return {
-        "bounds": attrs.asdict(report.bounds),
-        "whole": report.is_whole,
-        "state_count": report.states_count,
-        "step_count": report.steps_count,
-        "depth": report.depth,
-        "server_state_count": report.servers_count,
-        "seconds": round(seconds, 3),
-        "found": None if report.found is None else report.found.text,
-        "steps": None if report.found is None else [shown(step) for step in report.found.steps],
-    }
 
 
 def _print(report: Report, seconds: float) -> None:

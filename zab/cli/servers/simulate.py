@@ -172,12 +172,12 @@ def simulate_command(
     """Exit codes: 0 good, 1 the code crashed, 3 a promise was broken, 4 no progress, 5 undecided."""
     is_one = hours is None and seeds in (None, 1)
     if not is_one:
-        _refuse("for one seed", trace=trace, history=history, keep=keep is not None)
+        refuse("for one seed", trace=trace, history=history, keep=keep is not None)
     _check_hours(hours, seeds)
     if json and (trace or counts):
         raise typer.BadParameter("what --trace and --counts print is for people", param_hint="--json")
     if partitions:
-        _refuse("for ensembles", history=history, both_judges=both_judges, both_ways=both_ways)
+        refuse("for ensembles", history=history, both_judges=both_judges, both_ways=both_ways)
     scope = _scope(members, faults, keep, focus, mercy=not no_mercy, both_ways=both_ways, has_partitions=partitions)
     say = partial(_say_json, scope, both_judges=both_judges) if json else None
     if both_judges or history is not None:
@@ -208,7 +208,7 @@ def _print_counts(reached: Counter[str]) -> None:
         print(f"{number:9} {what}")
 
 
-def _refuse(reason: str, **options: object) -> None:
+def refuse(reason: str, **options: object) -> None:
     """Refuse the options that are given, which are for something else."""
     for name, value in options.items():
         if value:

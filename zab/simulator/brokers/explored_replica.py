@@ -33,6 +33,7 @@ from zab.partition.replica.follower import Question as Asks
 from zab.partition.replica.in_sync_set import Proposal
 from zab.partition.replica.replica import Reader, Replica, ReplicaError
 from zab.partition.settings.topic_settings import TopicSettings
+from zab.simulator.explorer.site import BrokenError
 from zab.simulator.world.disk import FaultyDisk
 
 TOPIC: Final = "t"
@@ -255,7 +256,7 @@ class Site:
             source=replica.source,
         )
 
-    def key(self) -> tuple[Any, ...]:
+    def key(self, facts: Facts) -> tuple[Any, ...]:
         """All that decides what it does."""
         files = tuple(sorted(self.disk.image().items()))
         log, leader = self.log, self.replica.leader
@@ -266,7 +267,7 @@ class Site:
         known_by_leader = None if leader is None else known_of(leader.state)
         epochs = tuple(log.epochs.entries)
         follower = None if self.follower is None else self.follower.epoch
-        return (self.broker_id, self.facts(), files, epochs, of_leader, known_by_leader, follower, self.wants_offsets)
+        return (self.broker_id, facts, files, epochs, of_leader, known_by_leader, follower, self.wants_offsets)
 
 
 class Sites:
@@ -287,12 +288,13 @@ class Sites:
         return self._number(Site(broker_id))
 
     def _number(self, site: Site) -> int:
-        key = site.key()
+        facts = site.facts()
+        key = site.key(facts)
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._sites)
             self._sites.append(site)
-            self.facts.append(site.facts())
+            self.facts.append(facts)
         return number
 
     def after(self, number: int, action: Action) -> tuple[int, Any]:
@@ -300,7 +302,10 @@ class Sites:
         found = self._after.get((number, action))
         if found is None:
             site = deepcopy(self._sites[number])
-            output = site.act(action)
+            try:
+                output = site.act(action)
+            except Exception as error:
+                raise BrokenError(f"broker {site.broker_id} fails at {action}: {error!r}") from error
             found = self._after[number, action] = self._number(site), output
         return found
 

@@ -14,6 +14,7 @@ from typing import Final
 import attrs
 
 from zab.simulator.brokers.explored_partition import Bounds, State, Step, World
+from zab.simulator.explorer.site import BrokenError
 from zab.simulator.world.verdict import SafetyError
 
 STATES_MAX: Final = 2_000_000
@@ -36,7 +37,7 @@ class Report:
     steps_count: int
     depth: int
     is_whole: bool
-    brokers_count: int
+    servers_count: int
     """The number of states of single brokers."""
     found: Found | None = None
 
@@ -64,9 +65,8 @@ def explore(
                 steps_count += 1
                 try:
                     after = world.after(state, step)
-                except (SafetyError, AssertionError) as error:
-                    text = str(error) or f"an assertion of the code fails: {error!r}"
-                    return report(Found(text, (*_way_to(before, state), step)), is_whole=False)
+                except (SafetyError, BrokenError) as error:
+                    return report(Found(str(error), (*_way_to(before, state), step)), is_whole=False)
                 if after not in before and not world.is_beyond(after):
                     before[after] = (state, step)
                     following.append(after)
@@ -97,8 +97,8 @@ def replay(bounds: Bounds, steps: Iterable[Step]) -> list[str]:
         lines.append(shown(step))
         try:
             state = world.after(state, step)
-        except (SafetyError, AssertionError) as error:
-            return [*lines, str(error) or repr(error)]
+        except (SafetyError, BrokenError) as error:
+            return [*lines, str(error)]
         control = state.control
         lines.append(f"    leader {control.leader}, epoch {control.leader_epoch}, ISR {control.isr}, ELR {control.elr}")
         for broker in world.brokers:
