@@ -240,6 +240,51 @@ def test_while_it_is_being_converted_members_are_told_to_come_again() -> None:
     assert old.beat() is AGAIN
 
 
+def test_a_commit_while_it_is_being_converted_begins_no_session_that_nobody_has() -> None:
+    bench = a_bench()
+    old = stable(bench)
+    bench.holds = True
+    bench.join("new")
+    committing = bench.commit(member_id=old.member_id, generation=old.generation)
+    bench.holds = False
+    bench.settle()
+    assert not bench.is_open(committing)
+    bench.wait(2 * SESSION_MS)
+    assert old.member_id not in bench.group().consumer.group.members, "its own session is over"
+
+
+def test_an_assignment_that_fails_while_it_is_being_converted_begins_no_rebalance() -> None:
+    bench = a_bench()
+    old = Classic(bench)
+    assert old.join() is NONE
+    bench.holds = True
+    old.sync()
+    bench.join("new")
+    bench.settle(ErrorCode.NOT_ENOUGH_REPLICAS, count=1)
+    bench.holds = False
+    bench.settle()
+    assert bench.group().consumer is not None
+    bench.wait(400_000)
+
+
+def test_joins_that_waited_for_others_are_answered_after_the_log_has_not_converted_it() -> None:
+    """The delay in which further members may come has begun, and is over with the conversion."""
+    bench = ConsumerBench(GroupSettings(initial_delay_ms=3000))
+    old = Classic(bench)
+    first = old.asks()
+    old.member_id = bench.joined(first).member_id
+    waiting = old.asks()
+    assert bench.is_open(waiting)
+    bench.holds = True
+    bench.join("new")
+    assert not bench.is_open(waiting)
+    bench.settle(ErrorCode.NOT_ENOUGH_REPLICAS)
+    bench.holds = False
+    again = old.asks()
+    bench.wait(5000)
+    assert bench.joined(again).error is NONE
+
+
 def test_a_group_that_the_log_does_not_convert_goes_on_as_it_was() -> None:
     bench = a_bench()
     old = stable(bench)

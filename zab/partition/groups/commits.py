@@ -51,7 +51,8 @@ def commit(context: Context, group: Group | None, token: Token, request: OffsetC
     if error is not ErrorCode.NONE:
         context.answer(token, refused_commit(request, error))
     else:
-        member = group.members.get(request.member_id)
+        # Members of a group that is being converted have no sessions.
+        member = None if group.consumer is not None else group.members.get(request.member_id)
         if isinstance(request, OffsetCommit) and member is not None and not member.is_new:
             context.start_session(group, member)
         _append(context, group, token, request)

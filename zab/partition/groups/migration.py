@@ -81,6 +81,8 @@ def resume(context: Context, group: Group) -> None:
     for member in group.members.values():
         context.start_session(group, member)
     if group.state is GroupState.PREPARING_REBALANCE:
+        # Otherwise those that join would wait for the end of a delay that is over.
+        group.initial_delay = None
         context.deadlines.set((Timer.JOIN, group, ""), context.now + group.rebalance_timeout_ms)
     elif group.state is not GroupState.STABLE:
         prepare_if_possible(context, group)

@@ -66,8 +66,9 @@ def _store(context: Context, group: Group, brought: dict[str, bytes]) -> None:
     group.is_storing = True
 
     def answer(error: ErrorCode) -> None:
-        if group.state is not GroupState.COMPLETING_REBALANCE or group.generation != generation:
-            return  # a rebalance has begun: it has answered all syncs
+        is_present = group.state is GroupState.COMPLETING_REBALANCE and group.generation == generation
+        if group.consumer is not None or not is_present:
+            return  # a rebalance or a conversion has begun: it has answered all syncs
         group.is_storing = False
         if error is not ErrorCode.NONE:
             fail_syncs(context, group, error)
