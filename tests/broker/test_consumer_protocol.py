@@ -174,7 +174,7 @@ class Worker:
             }
         )
         self.consumer.subscribe([topic])
-        self.failure: BaseException | None = None
+        self.failure: AssertionError | KafkaException | None = None
         self.indexes: list[int] = []
         self._seen = seen
         self._is_over = threading.Event()
@@ -192,7 +192,7 @@ class Worker:
             while not self._is_over.is_set():
                 self._work()
                 self.indexes = indexes(self.consumer)
-        except BaseException as error:
+        except (AssertionError, KafkaException) as error:
             self.failure = error
         finally:
             self.consumer.close()

@@ -8,7 +8,8 @@ import trio
 from zab.broker import coordination
 from zab.broker.coordination import NEVER_PROVEN, Coordination
 from zab.broker.ensemble_access import EnsembleAccess
-from zab.partition.controller.coordination import Connected, Create, Expired, Submit, Suspended
+from zab.coordination.driver import Connected, Expired, Submit, Suspended
+from zab.coordination.operations import Create
 from zab.partition.settings.ensemble_settings import EnsembleSettings
 
 

@@ -13,6 +13,8 @@ from random import Random
 
 import attrs
 
+from zab.coordination.driver import Connected, Results, WatchFired
+from zab.coordination.operations import Result, ZooKeeperError
 from zab.kafka.apis import api_of
 from zab.kafka.declare import LAYOUTS
 from zab.kafka.frames import decode_response, request_frame
@@ -24,7 +26,6 @@ from zab.kafka.primitives import Uuid
 from zab.partition.broker import Broker
 from zab.partition.cleaning import clean
 from zab.partition.controller.controller import Controller
-from zab.partition.controller.coordination import Connected, Result, Results, WatchFired, ZooKeeperError
 from zab.partition.controller.registration import Registration
 from zab.partition.controller.state import ControllerSettings
 from zab.partition.controller.znodes import Broker as RegisteredBroker
@@ -37,7 +38,7 @@ from zab.partition.records.record import Record
 from zab.partition.replica.record_search import find_record
 from zab.partition.requests.connection import ClientConnection, Closing
 from zab.partition.settings.broker_config import read_config
-from zab.simulator.brokers.znode_tree import ZnodeTree
+from zab.simulator.coordination.znode_tree import ZnodeTree
 from zab.simulator.world.disk import FaultyDisk
 from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected
 from zab.wire.file_slice import FileSlice

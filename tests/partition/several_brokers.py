@@ -14,13 +14,13 @@ from __future__ import annotations
 from itertools import count
 
 from tests.partition.one_broker import LISTENER, OneBroker, a_batch, produce
+from zab.coordination.driver import WatchFired
 from zab.kafka.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from zab.partition.controller.coordination import WatchFired
 from zab.partition.controller.znodes import Broker as RegisteredBroker
 from zab.partition.links.messages import (
     DialFailed,
@@ -31,7 +31,7 @@ from zab.partition.links.messages import (
     decode,
     encode,
 )
-from zab.simulator.brokers.znode_tree import ZnodeTree
+from zab.simulator.coordination.znode_tree import ZnodeTree
 
 ROUNDS_MAX = 20_000
 LINES = "offsets.topic.num.partitions=2\ngroup.initial.rebalance.delay.ms=0\n"

@@ -8,6 +8,7 @@ import pytest
 from tests.partition.asked_broker import fetch
 from tests.partition.fetch_session import Session
 from tests.partition.one_broker import OneBroker, a_batch, metadata, produce
+from zab.coordination.operations import Create
 from zab.kafka.errors import ErrorCode
 from zab.kafka.messages.client_quotas import (
     AlterClientQuotasRequest,
@@ -25,7 +26,6 @@ from zab.kafka.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
-from zab.partition.controller.coordination import Create
 from zab.partition.controller.znodes import decode_config, encode_config, encode_config_change
 from zab.partition.figures import Surroundings, figures
 

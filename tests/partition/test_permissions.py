@@ -23,6 +23,7 @@ from tests.partition.access_lists import (
     named,
 )
 from tests.partition.one_broker import OneBroker, a_batch, metadata, produce
+from zab.coordination.driver import Connected, Suspended
 from zab.kafka.declare import LAYOUTS
 from zab.kafka.errors import ErrorCode
 from zab.kafka.messages import configs, group_admin, group_offsets, groups, offsets, placement, topics
@@ -48,7 +49,6 @@ from zab.kafka.messages.scram_credentials import (
 from zab.kafka.primitives import ZERO_UUID
 from zab.partition.access.acls import OPERATIONS_OF, Operation, Pattern
 from zab.partition.access.authorizer import ALL_OPERATIONS, bits
-from zab.partition.controller.coordination import Connected, Suspended
 from zab.partition.guards.guards import guards_of
 from zab.partition.guards.parts import free
 from zab.partition.requests.configs import BROKER_RESOURCE, TOPIC_RESOURCE

@@ -5,9 +5,9 @@ import attrs
 from tests.partition.committed_offsets import commit, commit_error, committed, with_offsets
 from tests.partition.one_broker import SESSION_MS, OneBroker, a_batch, produce
 from tests.partition.several_brokers import LINES, SeveralBrokers
+from zab.coordination.driver import Connected, Expired, Suspended
 from zab.kafka.errors import ErrorCode
 from zab.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from zab.partition.controller.coordination import Connected, Expired, Suspended
 from zab.partition.coordinator_log import load_part
 from zab.partition.links.messages import LinkReceived, Taken, Told
 

@@ -6,13 +6,13 @@ import pytest
 
 from tests.partition.one_broker import a_batch, metadata, produce
 from tests.partition.several_brokers import SeveralBrokers
+from zab.coordination.driver import Connected, Expired
 from zab.kafka.errors import ErrorCode
 from zab.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from zab.kafka.messages.groups import FindCoordinatorRequest
 from zab.kafka.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from zab.kafka.messages.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
 from zab.kafka.messages.transactions import InitProducerIdRequest
-from zab.partition.controller.coordination import Connected, Expired
 from zab.partition.controller.effects import PartitionStates
 from zab.partition.controller.requests import ControlledShutdown
 from zab.partition.links.messages import Asked, FollowerAsked, Told

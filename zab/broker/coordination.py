@@ -25,28 +25,22 @@ from zab.client.core.exceptions import RequestError, SessionExpiredError, ZabErr
 from zab.client.core.records import EventType, WatchEvent
 from zab.client.core.records import Stat as ClientStat
 from zab.client.on_trio import Dialler
-from zab.host.journal.journal import Journal
-from zab.host.loop.loop import now_ms
-from zab.partition.controller.coordination import (
+from zab.coordination.driver import Connected, Expired, FromCoordination, Results, Submit, Suspended, WatchFired
+from zab.coordination.operations import (
     Check,
     Children,
-    Connected,
     Create,
     Delete,
     Exists,
-    Expired,
     Get,
     Multi,
     Operation,
     Result,
-    Results,
     Set,
     Stat,
-    Submit,
-    Suspended,
-    WatchFired,
 )
-from zab.partition.events import FromCoordination
+from zab.host.journal.journal import Journal
+from zab.host.loop.loop import now_ms
 
 TRY_AGAIN_SECONDS: Final = 1.0
 CONNECT_WAIT_MS: Final = 10_000

@@ -22,6 +22,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
+from zab.coordination.driver import Expired, Submit
 from zab.kafka.api_key import ApiKey
 from zab.kafka.errors import ErrorCode
 from zab.partition.access.authorizer import Authorizer
@@ -30,7 +31,6 @@ from zab.partition.cleaning import Cleaned, Cleaning
 from zab.partition.clients import Clients
 from zab.partition.controller import effects as of_controller
 from zab.partition.controller.controller import Controller
-from zab.partition.controller.coordination import Expired, Submit
 from zab.partition.controller.effects import ToBroker
 from zab.partition.controller.requests import Answer, StopReplicaAnswered
 from zab.partition.controller.requests import Input as ControllerInput

@@ -8,10 +8,10 @@ from typing import TypeAlias
 import attrs
 from attrs import frozen
 
+from zab.coordination.driver import FromCoordination, Submit
 from zab.kafka.errors import ErrorCode
 from zab.kafka.primitives import Uuid
 from zab.partition.cleaning import Cleaned, CleanJob
-from zab.partition.controller.coordination import Connected, Expired, Results, Submit, Suspended, WatchFired
 from zab.partition.coordinator_log import LoadPart, PartLoaded
 from zab.partition.links.messages import FromLinks, Message
 from zab.partition.log.checkpoints import MetaProperties, TopicPartition
@@ -63,7 +63,6 @@ class SessionLives:
 FromClient: TypeAlias = (
     ClientConnected[ClientConnection] | ClientBytes[ClientConnection] | ClientClosed[ClientConnection]
 )
-FromCoordination: TypeAlias = Connected | Suspended | Expired | WatchFired | Results
 Input: TypeAlias = (
     FromClient
     | FromCoordination

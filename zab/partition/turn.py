@@ -18,9 +18,9 @@ from typing import Any, Final, Protocol
 
 import attrs
 
+from zab.coordination.driver import Submit
 from zab.partition.broker import Broker
 from zab.partition.cleaning import CleanJob
-from zab.partition.controller.coordination import Submit
 from zab.partition.coordinator_log import LoadPart
 from zab.partition.events import Effects, Input, SessionLives
 from zab.partition.links.messages import LINK_BYTES_MAX, FollowerAnswered, Message

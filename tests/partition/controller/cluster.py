@@ -15,19 +15,10 @@ from random import Random
 
 from attrs import define, evolve, field
 
+from zab.coordination.driver import Connected, Expired, Results, Submit, Suspended, WatchFired
+from zab.coordination.operations import Operation, Result, ZooKeeperError
 from zab.kafka.errors import ErrorCode
 from zab.partition.controller.controller import Controller
-from zab.partition.controller.coordination import (
-    Connected,
-    Expired,
-    Operation,
-    Result,
-    Results,
-    Submit,
-    Suspended,
-    WatchFired,
-    ZooKeeperError,
-)
 from zab.partition.controller.effects import (
     Effect,
     Failed,
@@ -49,7 +40,7 @@ from zab.partition.controller.requests import (
 )
 from zab.partition.controller.state import ControllerSettings
 from zab.partition.controller.znodes import Broker, TopicPartition
-from zab.simulator.brokers.znode_tree import ZnodeTree
+from zab.simulator.coordination.znode_tree import ZnodeTree
 
 SETTINGS = ControllerSettings(partition_count=2, replication_factor=2, balance_interval_ms=3000)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from attrs import define, field
 
 from tests.partition.controller.cluster import Cluster
+from zab.coordination.operations import Check, Create, Set
 from zab.partition.access import acl_znodes
-from zab.partition.controller.coordination import Check, Create, Set
 from zab.partition.controller.state import PartitionPhase, ReplicaPhase
 from zab.partition.controller.znodes import (
     BROKERS,
@@ -31,7 +31,7 @@ from zab.partition.controller.znodes import (
     decode_config,
     topic_path,
 )
-from zab.simulator.brokers.znode_tree import Write
+from zab.simulator.coordination.znode_tree import Write
 
 MIN_ISR = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"

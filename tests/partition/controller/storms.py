@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.partition.controller.cluster import Cluster, Process
 from tests.partition.controller.judges import Judges, judge_calm
-from zab.partition.controller.coordination import Create, Delete, Set
+from zab.coordination.operations import Create, Delete, Set
 from zab.partition.controller.requests import (
     AllocateProducerIds,
     AlterConfig,

@@ -4,6 +4,7 @@ import pytest
 
 from tests.partition.controller.cluster import Cluster
 from tests.partition.controller.judges import Judges
+from zab.coordination.operations import Create, Delete, Get, Result, Set, ZooKeeperError
 from zab.kafka.errors import ErrorCode
 from zab.partition.access.acl_filter import ANY, AclFilter
 from zab.partition.access.acl_znodes import (
@@ -16,12 +17,11 @@ from zab.partition.access.acl_znodes import (
 )
 from zab.partition.access.acls import Acl, Operation, Pattern, Resource, ResourceType
 from zab.partition.controller import acl_changes
-from zab.partition.controller.coordination import Create, Delete, Get, Result, Set, ZooKeeperError
 from zab.partition.controller.effects import AccessListsKnown
 from zab.partition.controller.notifications import EXPIRATION_MS
 from zab.partition.controller.requests import CreateAcls, DeleteAcls
 from zab.partition.controller.state import ControllerSettings
-from zab.simulator.brokers.znode_tree import ZnodeTree
+from zab.simulator.coordination.znode_tree import ZnodeTree
 
 TOPIC = Resource(ResourceType.TOPIC, Pattern.LITERAL, "t")
 PREFIX = Resource(ResourceType.TOPIC, Pattern.PREFIXED, "app-")

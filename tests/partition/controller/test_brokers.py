@@ -4,8 +4,8 @@ import pytest
 
 from tests.partition.controller.cluster import Cluster
 from tests.partition.controller.judges import JudgementError, Judges
+from zab.coordination.operations import Create, Delete, Multi, Set
 from zab.kafka.errors import ErrorCode
-from zab.partition.controller.coordination import Create, Delete, Multi, Set
 from zab.partition.controller.effects import PartitionStates, StopReplica, ToBroker
 from zab.partition.controller.requests import (
     AllocateProducerIds,

@@ -4,8 +4,8 @@ import pytest
 
 from tests.partition.controller.cluster import Cluster
 from tests.partition.controller.judges import Judges
+from zab.coordination.operations import Create, Set
 from zab.kafka.errors import ErrorCode
-from zab.partition.controller.coordination import Create, Set
 from zab.partition.controller.effects import ConfigChanged
 from zab.partition.controller.notifications import EXPIRATION_MS
 from zab.partition.controller.requests import AlterConfig, Answer, CreateTopics, NewTopic

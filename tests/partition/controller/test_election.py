@@ -7,8 +7,9 @@ import pytest
 
 from tests.partition.controller.cluster import Cluster
 from tests.partition.controller.judges import Judges
+from zab.coordination.driver import WatchFired
+from zab.coordination.operations import Create, Delete, Multi, Set
 from zab.kafka.errors import ErrorCode
-from zab.partition.controller.coordination import Create, Delete, Multi, Set, WatchFired
 from zab.partition.controller.effects import Became, Follows, Resigned
 from zab.partition.controller.election import elect
 from zab.partition.controller.requests import CreateTopics, ListPartitionReassignments, NewTopic
@@ -21,7 +22,7 @@ from zab.partition.controller.znodes import (
     broker_path,
     encode_controller,
 )
-from zab.simulator.brokers.znode_tree import ZnodeTree
+from zab.simulator.coordination.znode_tree import ZnodeTree
 
 
 def became(cluster):

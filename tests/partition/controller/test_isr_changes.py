@@ -5,8 +5,8 @@ from attrs import evolve
 
 from tests.partition.controller.cluster import Cluster
 from tests.partition.controller.judges import Judges
+from zab.coordination.operations import Create, Set
 from zab.kafka.errors import ErrorCode
-from zab.partition.controller.coordination import Create, Set
 from zab.partition.controller.effects import PartitionStates, ToBroker
 from zab.partition.controller.requests import AlterPartition, CreateTopics, DeleteTopics, NewTopic, PartitionChange
 from zab.partition.controller.znodes import PartitionState, TopicPartition, encode_partitions, state_path

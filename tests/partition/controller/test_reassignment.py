@@ -5,8 +5,8 @@ from attrs import evolve
 
 from tests.partition.controller.cluster import Cluster
 from tests.partition.controller.judges import Judges, judge_calm
+from zab.coordination.operations import Create, Multi, Set
 from zab.kafka.errors import ErrorCode
-from zab.partition.controller.coordination import Create, Multi, Set
 from zab.partition.controller.effects import StopReplica, ToBroker
 from zab.partition.controller.requests import (
     AlterPartitionReassignments,

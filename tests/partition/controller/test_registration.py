@@ -4,7 +4,7 @@ import pytest
 
 from tests.partition.controller.cluster import Cluster
 from tests.partition.controller.judges import Judges
-from zab.partition.controller.coordination import Create
+from zab.coordination.operations import Create
 from zab.partition.controller.effects import Failed, Registered
 from zab.partition.controller.registration import Registration
 from zab.partition.controller.znodes import (

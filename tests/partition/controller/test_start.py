@@ -2,17 +2,9 @@
 
 from tests.partition.controller.cluster import Cluster
 from tests.partition.controller.judges import Judges, judge_calm
+from zab.coordination.operations import Children, Create, Exists, Get, Multi, Result, ZooKeeperError
 from zab.kafka.errors import ErrorCode
 from zab.partition.controller import partition_states, replica_states
-from zab.partition.controller.coordination import (
-    Children,
-    Create,
-    Exists,
-    Get,
-    Multi,
-    Result,
-    ZooKeeperError,
-)
 from zab.partition.controller.effects import Became, PartitionStates, Resigned, Submit, ToBroker
 from zab.partition.controller.requests import CreateTopics, NewTopic
 from zab.partition.controller.state import PartitionPhase, Replica, ReplicaPhase

@@ -4,8 +4,8 @@ import pytest
 
 from tests.partition.controller.cluster import Cluster
 from tests.partition.controller.judges import judge_calm
+from zab.coordination.operations import Create, Delete, Set
 from zab.kafka.errors import ErrorCode
-from zab.partition.controller.coordination import Create, Delete, Set
 from zab.partition.controller.effects import LEADER_DURING_DELETION, StopReplica, ToBroker
 from zab.partition.controller.requests import (
     CreatePartitions,

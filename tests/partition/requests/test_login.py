@@ -5,6 +5,8 @@ import hashlib
 import pytest
 
 from tests.partition.one_broker import OneBroker, metadata
+from zab.coordination.driver import Connected, Expired
+from zab.coordination.operations import Delete, Set
 from zab.kafka.errors import ErrorCode
 from zab.kafka.messages.handshake import ApiVersionsRequest, SaslAuthenticateRequest, SaslHandshakeRequest
 from zab.kafka.messages.scram_credentials import (
@@ -15,7 +17,6 @@ from zab.kafka.messages.scram_credentials import (
     UserName,
 )
 from zab.partition.access.scram import ScramServer, credential_in
-from zab.partition.controller.coordination import Connected, Delete, Expired, Set
 from zab.partition.controller.znodes import decode_config, encode_config
 from zab.partition.requests.login import LOGIN_FRAME_BYTES_MAX, LOGIN_MS
 from zab.partition.settings.broker_config import BrokerConfigError, read_config

@@ -55,10 +55,10 @@ from zab.simulator.brokers.administrator import TopicPlan
 from zab.simulator.brokers.client import Client
 from zab.simulator.brokers.cluster import BrokerCluster
 from zab.simulator.brokers.consumer import FETCH_VERSION, Consumer
-from zab.simulator.brokers.coordination import SERVICE
 from zab.simulator.brokers.judge import Sent
 from zab.simulator.brokers.process import BrokerProcess
 from zab.simulator.brokers.profile import Profile
+from zab.simulator.coordination.service import SERVICE
 from zab.simulator.world.disk import FaultyDisk
 from zab.simulator.world.schedule import MS
 

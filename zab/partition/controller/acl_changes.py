@@ -20,6 +20,8 @@ from typing import Final
 
 from attrs import Factory, define
 
+from zab.coordination.operations import Children, CoordinationError, Create, Delete, Get, Result, Set, ZooKeeperError
+from zab.coordination.steps import Steps, read
 from zab.kafka.errors import ErrorCode
 from zab.partition.access.acl_filter import AclFilter
 from zab.partition.access.acl_znodes import (
@@ -36,18 +38,6 @@ from zab.partition.access.acl_znodes import (
     why_no_acl,
 )
 from zab.partition.access.acls import AccessLists, Acl, Pattern, Resource, ResourceType
-from zab.partition.controller.coordination import (
-    Children,
-    CoordinationError,
-    Create,
-    Delete,
-    Get,
-    Result,
-    Set,
-    Steps,
-    ZooKeeperError,
-    read,
-)
 from zab.partition.controller.effects import AccessListsKnown
 from zab.partition.controller.fencing import write_until_known
 from zab.partition.controller.notifications import numbers_of, purge

@@ -19,17 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from zab.coordination.operations import Children, CoordinationError, Create, Get, Set, ZooKeeperError
+from zab.coordination.steps import Steps, read
 from zab.partition.controller import deletion, partition_states, reassignment, replica_states
-from zab.partition.controller.coordination import (
-    Children,
-    CoordinationError,
-    Create,
-    Get,
-    Set,
-    Steps,
-    ZooKeeperError,
-    read,
-)
 from zab.partition.controller.fencing import fenced, update_states, write
 from zab.partition.controller.leaders import without_unclean
 from zab.partition.controller.state import ControllerState, Replica, ReplicaPhase

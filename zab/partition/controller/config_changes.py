@@ -22,19 +22,10 @@ from typing import Final
 
 from attrs import Factory, define
 
+from zab.coordination.operations import Children, CoordinationError, Create, Get, Result, Set, ZooKeeperError
+from zab.coordination.steps import Steps, read
 from zab.kafka.errors import ErrorCode
 from zab.partition.controller import partition_states
-from zab.partition.controller.coordination import (
-    Children,
-    CoordinationError,
-    Create,
-    Get,
-    Result,
-    Set,
-    Steps,
-    ZooKeeperError,
-    read,
-)
 from zab.partition.controller.effects import ConfigChanged
 from zab.partition.controller.fencing import update_states, write_until_known
 from zab.partition.controller.leaders import with_isr

@@ -29,6 +29,9 @@ from typing import Any, Final
 
 from attrs import evolve
 
+from zab.coordination.driver import Connected, Driver, Event, Expired, Results, Suspended, WatchFired
+from zab.coordination.operations import CoordinationError
+from zab.coordination.steps import Pause, Steps
 from zab.kafka.errors import ErrorCode
 from zab.partition.access.acl_znodes import CHANGES
 from zab.partition.access.acls import AccessLists
@@ -45,18 +48,6 @@ from zab.partition.controller import (
     reassignment,
     shutdown,
     topics,
-)
-from zab.partition.controller.coordination import (
-    Connected,
-    CoordinationError,
-    Driver,
-    Event,
-    Expired,
-    Pause,
-    Results,
-    Steps,
-    Suspended,
-    WatchFired,
 )
 from zab.partition.controller.effects import Became, Effect, Failed, Follows, Registered, Resigned
 from zab.partition.controller.fencing import ControllerMovedError

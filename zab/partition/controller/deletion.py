@@ -16,17 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from zab.coordination.operations import Children, CoordinationError, Create, Delete, ZooKeeperError
+from zab.coordination.steps import Steps, read
 from zab.kafka.errors import ErrorCode
 from zab.partition.controller import partition_states, replica_states
-from zab.partition.controller.coordination import (
-    Children,
-    CoordinationError,
-    Create,
-    Delete,
-    Steps,
-    ZooKeeperError,
-    read,
-)
 from zab.partition.controller.fencing import write_until_known
 from zab.partition.controller.requests import Answer, DeleteTopics, StopReplicaAnswered, TopicOutcome
 from zab.partition.controller.state import ControllerState, PartitionPhase, Replica, ReplicaPhase

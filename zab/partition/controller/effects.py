@@ -32,7 +32,7 @@ from typing import Final, TypeAlias
 
 from attrs import field, frozen
 
-from zab.partition.controller.coordination import Submit
+from zab.coordination.driver import Submit
 from zab.partition.controller.requests import Answer
 from zab.partition.controller.znodes import Assignment, Broker, PartitionState, TopicPartition
 

@@ -15,19 +15,8 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from zab.partition.controller.coordination import (
-    Check,
-    CoordinationError,
-    Create,
-    Delete,
-    Get,
-    Multi,
-    Set,
-    Steps,
-    ZooKeeperError,
-    look,
-    read,
-)
+from zab.coordination.operations import Check, CoordinationError, Create, Delete, Get, Multi, Set, ZooKeeperError
+from zab.coordination.steps import Steps, look, read
 from zab.partition.controller.fencing import fenced
 from zab.partition.controller.state import ControllerState
 from zab.partition.controller.znodes import (

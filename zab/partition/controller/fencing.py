@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from zab.partition.controller.coordination import (
+from zab.coordination.operations import (
     Check,
     CoordinationError,
     Create,
@@ -25,11 +25,9 @@ from zab.partition.controller.coordination import (
     Multi,
     Result,
     Set,
-    Steps,
     ZooKeeperError,
-    chunks,
-    read,
 )
+from zab.coordination.steps import Steps, chunks, read
 from zab.partition.controller.state import ControllerState
 from zab.partition.controller.znodes import CONTROLLER_EPOCH, MalformedError, PartitionState, TopicPartition, state_path
 

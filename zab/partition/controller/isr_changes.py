@@ -26,9 +26,10 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from zab.coordination.operations import Children, Delete, Get
+from zab.coordination.steps import Steps, read
 from zab.kafka.errors import ErrorCode
 from zab.partition.controller import reassignment
-from zab.partition.controller.coordination import Children, Delete, Get, Steps, read
 from zab.partition.controller.fencing import read_states, update_states, write_until_known
 from zab.partition.controller.leaders import with_isr
 from zab.partition.controller.requests import AlterPartition, Answer, PartitionChange, PartitionOutcome

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from zab.partition.controller.coordination import Delete, Get, Steps, read
+from zab.coordination.operations import Delete, Get
+from zab.coordination.steps import Steps, read
 from zab.partition.controller.fencing import write_until_known
 from zab.partition.controller.state import ControllerState
 

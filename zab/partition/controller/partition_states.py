@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from zab.partition.controller.coordination import CoordinationError, Create, Result, Steps, ZooKeeperError
+from zab.coordination.operations import CoordinationError, Create, Result, ZooKeeperError
+from zab.coordination.steps import Steps
 from zab.partition.controller.fencing import fenced, read_states, update_states, write, write_until_known
 from zab.partition.controller.leaders import Candidates, for_offline
 from zab.partition.controller.state import ControllerState, PartitionPhase

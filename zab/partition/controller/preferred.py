@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from zab.coordination.operations import Delete, ZooKeeperError
+from zab.coordination.steps import Steps, look
 from zab.kafka.errors import ErrorCode
-from zab.partition.controller.coordination import Delete, Steps, ZooKeeperError, look
 from zab.partition.controller.fencing import write_until_known
 from zab.partition.controller.leaders import Candidates, for_offline, for_preferred
 from zab.partition.controller.partition_states import Strategy, bring_online

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from zab.coordination.operations import CoordinationError, Get, Set, ZooKeeperError
+from zab.coordination.steps import Steps, read
 from zab.kafka.errors import ErrorCode
-from zab.partition.controller.coordination import CoordinationError, Get, Set, Steps, ZooKeeperError, read
 from zab.partition.controller.fencing import fenced, write
 from zab.partition.controller.requests import AllocateProducerIds, Answer
 from zab.partition.controller.state import ControllerState

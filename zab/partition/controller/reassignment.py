@@ -23,18 +23,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from zab.coordination.operations import CoordinationError, Delete, Get, Set, ZooKeeperError
+from zab.coordination.steps import Steps, look, read
 from zab.kafka.errors import ErrorCode
 from zab.partition.controller import deletion, partition_states, replica_states
-from zab.partition.controller.coordination import (
-    CoordinationError,
-    Delete,
-    Get,
-    Set,
-    Steps,
-    ZooKeeperError,
-    look,
-    read,
-)
 from zab.partition.controller.fencing import update_states, write_until_known
 from zab.partition.controller.leaders import Candidates, for_reassigned, with_isr, with_leader, without
 from zab.partition.controller.requests import (

@@ -17,17 +17,9 @@ from typing import Final
 
 from attrs import evolve, frozen
 
+from zab.coordination.operations import CoordinationError, Create, Get, Set, ZooKeeperError
+from zab.coordination.steps import Pause, Steps, read
 from zab.kafka.primitives import Uuid, uuid_text
-from zab.partition.controller.coordination import (
-    CoordinationError,
-    Create,
-    Get,
-    Pause,
-    Set,
-    Steps,
-    ZooKeeperError,
-    read,
-)
 from zab.partition.controller.state import ControllerState
 from zab.partition.controller.znodes import (
     CLUSTER_ID,

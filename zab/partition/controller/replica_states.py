@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
-from zab.partition.controller.coordination import Steps
+from zab.coordination.steps import Steps
 from zab.partition.controller.effects import LEADER_DURING_DELETION, StoppedReplica
 from zab.partition.controller.fencing import update_states
 from zab.partition.controller.leaders import without

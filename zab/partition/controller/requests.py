@@ -18,10 +18,10 @@ from typing import TypeAlias
 
 from attrs import frozen
 
+from zab.coordination.driver import Connected, Expired, Results, Suspended, WatchFired
 from zab.kafka.errors import ErrorCode
 from zab.partition.access.acl_filter import AclFilter
 from zab.partition.access.acls import Acl, Resource
-from zab.partition.controller.coordination import Connected, Expired, Results, Suspended, WatchFired
 from zab.partition.controller.znodes import Assignment, PartitionState, TopicPartition
 
 Token: TypeAlias = Hashable

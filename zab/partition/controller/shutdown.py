@@ -7,9 +7,9 @@ ISR, until it comes back with another epoch.
 
 from __future__ import annotations
 
+from zab.coordination.steps import Steps
 from zab.kafka.errors import ErrorCode
 from zab.partition.controller import partition_states, replica_states
-from zab.partition.controller.coordination import Steps
 from zab.partition.controller.leaders import for_shutdown
 from zab.partition.controller.requests import Answer, ControlledShutdown
 from zab.partition.controller.state import ControllerState, PartitionPhase

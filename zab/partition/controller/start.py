@@ -16,6 +16,8 @@ A znode that is malformed is reported, and its topic left out: its partitions ar
 
 from __future__ import annotations
 
+from zab.coordination.operations import Children, Delete, Exists
+from zab.coordination.steps import Steps, read
 from zab.partition.controller import (
     brokers,
     config_changes,
@@ -26,7 +28,6 @@ from zab.partition.controller import (
     replica_states,
     topics,
 )
-from zab.partition.controller.coordination import Children, Delete, Exists, Steps, read
 from zab.partition.controller.fencing import fenced, write
 from zab.partition.controller.state import ControllerState
 from zab.partition.controller.znodes import (

@@ -23,21 +23,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from zab.coordination.operations import Children, CoordinationError, Create, Get, Result, Set, ZooKeeperError
+from zab.coordination.steps import Steps, read
 from zab.kafka.errors import ErrorCode
 from zab.partition.controller import partition_states, reassignment, replica_states
 from zab.partition.controller.assignment import assign
 from zab.partition.controller.config_changes import decoded_config
-from zab.partition.controller.coordination import (
-    Children,
-    CoordinationError,
-    Create,
-    Get,
-    Result,
-    Set,
-    Steps,
-    ZooKeeperError,
-    read,
-)
 from zab.partition.controller.fencing import write_until_known
 from zab.partition.controller.requests import (
     DEFAULT_COUNT,

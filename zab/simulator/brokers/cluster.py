@@ -10,11 +10,11 @@ from zab.partition.log.checkpoints import META_PROPERTIES, parse_meta_properties
 from zab.partition.settings.broker_config import BrokerConfig, read_config
 from zab.simulator.brokers.client import Client
 from zab.simulator.brokers.controller_states import ControllerStates
-from zab.simulator.brokers.coordination import CoordinationService
 from zab.simulator.brokers.judge import Judge
 from zab.simulator.brokers.observer import Observer
 from zab.simulator.brokers.process import BrokerProcess
 from zab.simulator.brokers.profile import Profile
+from zab.simulator.coordination.service import CoordinationService
 from zab.simulator.world.cluster import Cluster, process_of
 from zab.simulator.world.machine import Machine, World
 from zab.simulator.world.network import Network

@@ -15,8 +15,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
+from zab.coordination.operations import Set
 from zab.kafka.primitives import Uuid
-from zab.partition.controller.coordination import Set
 from zab.partition.controller.znodes import (
     NO_LEADER,
     PartitionState,
@@ -27,7 +27,7 @@ from zab.partition.controller.znodes import (
 )
 from zab.partition.replica.replica import Replica
 from zab.simulator.brokers.judge import Key
-from zab.simulator.brokers.znode_tree import Write, ZnodeTree
+from zab.simulator.coordination.znode_tree import Write, ZnodeTree
 from zab.simulator.world.verdict import SafetyError
 
 _STATE: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from zab.simulator.brokers.cluster import BrokerCluster
-from zab.simulator.brokers.coordination import SERVICE
+from zab.simulator.coordination.service import SERVICE
 from zab.simulator.world.cluster import FaultContext
 
 

@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from zab.simulator.brokers.administration import ADMINISTRATION_CAUSES
-from zab.simulator.brokers.coordination import SERVICE
 from zab.simulator.brokers.fault_context import BrokerFaultContext
+from zab.simulator.coordination.service import SERVICE
 from zab.simulator.world.disk import FaultyDisk
 from zab.simulator.world.faults import Cause
 from zab.simulator.world.network_faults import NETWORK_FAULTS, block

@@ -36,8 +36,8 @@ from zab.partition.replica.record_search import RecordSearch, find_record
 from zab.partition.requests.connection import ClientConnection, Closing
 from zab.partition.settings.broker_config import BrokerConfig
 from zab.partition.turn import BrokerTurn, Ports
-from zab.simulator.brokers.coordination import CoordinationService
-from zab.simulator.brokers.coordination_session import CoordinationSession
+from zab.simulator.coordination.service import CoordinationService
+from zab.simulator.coordination.session import CoordinationSession
 from zab.simulator.world.disk import PowerLossError
 from zab.simulator.world.job_thread import JobThread
 from zab.simulator.world.links import Links

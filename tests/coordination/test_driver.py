@@ -2,20 +2,9 @@
 
 import pytest
 
-from zab.partition.controller.coordination import (
-    BATCH_MAX,
-    Driver,
-    Event,
-    Exists,
-    Get,
-    Pause,
-    Result,
-    Results,
-    Stat,
-    ZooKeeperError,
-    look,
-    read,
-)
+from zab.coordination.driver import Driver, Event, Results
+from zab.coordination.operations import Exists, Get, Result, Stat, ZooKeeperError
+from zab.coordination.steps import BATCH_MAX, Pause, look, read
 
 LOST = Result(ZooKeeperError.CONNECTIONLOSS)
 

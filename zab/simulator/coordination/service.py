@@ -20,8 +20,8 @@ from typing import Final, Protocol
 
 import attrs
 
-from zab.partition.controller.coordination import Operation, Result
-from zab.simulator.brokers.znode_tree import ZnodeTree
+from zab.coordination.operations import Operation, Result
+from zab.simulator.coordination.znode_tree import ZnodeTree
 from zab.simulator.world.machine import WALL_MS
 from zab.simulator.world.network import Network, Wire
 from zab.simulator.world.schedule import MS, Schedule

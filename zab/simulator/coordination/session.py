@@ -11,18 +11,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from zab.partition.controller.coordination import (
-    Connected,
-    Expired,
-    Result,
-    Results,
-    Submit,
-    Suspended,
-    WatchFired,
-    ZooKeeperError,
-)
-from zab.partition.events import FromCoordination
-from zab.simulator.brokers.coordination import (
+from zab.coordination.driver import Connected, Expired, FromCoordination, Results, Submit, Suspended, WatchFired
+from zab.coordination.operations import Result, ZooKeeperError
+from zab.simulator.coordination.service import (
     ITEM_BYTES,
     Answered,
     Ask,

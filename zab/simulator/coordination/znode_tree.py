@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from attrs import define, field
 
-from zab.partition.controller.coordination import (
+from zab.coordination.operations import (
     ANY_VERSION,
     Check,
     Children,

@@ -1,0 +1,70 @@
+"""Handlers that ask the coordination service: generators that read from top to bottom.
+
+A handler yields operations that are sent together (pipelined), and is sent their results, in order:
+
+    def read_epoch() -> Steps[int]:
+        (found,) = yield (Get("/controller_epoch"),)
+        return int(found.data)
+
+A host decides when results come. CONNECTIONLOSS says that an operation was done or not: `read` repeats what only reads;
+who writes has to look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from typing import Final, TypeAlias, TypeVar
+
+from attrs import frozen
+
+from zab.coordination.operations import Exists, Get, Operation, Result
+
+BATCH_MAX: Final = 500
+"""The most operations that are sent together, so that the members of the service need not hold back what follows."""
+
+
+@frozen
+class Pause:
+    """Yielded in place of operations: the handler goes on after so long."""
+
+    ms: int
+
+
+_T = TypeVar("_T")
+_Operation = TypeVar("_Operation", bound=Operation)
+Steps: TypeAlias = Generator[tuple[Operation, ...] | Pause, tuple[Result, ...], _T]
+"""A handler, or a part of one (`yield from`)."""
+
+
+def chunks(operations: Iterable[_Operation]) -> Iterator[tuple[_Operation, ...]]:
+    """Operations in batches of BATCH_MAX."""
+    asked = tuple(operations)
+    for at in range(0, len(asked), BATCH_MAX):
+        yield asked[at : at + BATCH_MAX]
+
+
+def read(operations: Iterable[Operation]) -> Steps[tuple[Result, ...]]:
+    """The results of operations that only read; those whose answer is lost are asked again."""
+    asked = tuple(operations)
+    results: list[Result] = []
+    for chunk in chunks(asked):
+        results += yield chunk
+    while lost := [index for index, result in enumerate(results) if result.is_lost]:
+        again: list[Result] = []
+        for chunk in chunks(asked[index] for index in lost):
+            again += yield chunk
+        for index, result in zip(lost, again, strict=True):
+            results[index] = result
+    return tuple(results)
+
+
+def look(path: str) -> Steps[Result | None]:
+    """The data of a znode that comes and goes, None if it is not there. A watch is set in either case."""
+    while True:
+        (found,) = yield from read((Get(path, watch=True),))
+        if not found.is_missing:
+            return found.must(path)
+        (exists,) = yield from read((Exists(path, watch=True),))
+        if exists.is_missing:
+            return None
+        exists.must(path)
