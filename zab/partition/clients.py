@@ -39,7 +39,7 @@ class Clients:
         self._of_address: Counter[str] = Counter()
         self._inputs = InputLimits(config.queued_bytes_max, self._touch, self.close)
         self._muted: dict[int, ClientConnection] = {}
-        """Those that are muted, by their ids."""
+        """The muted connections, by their ids."""
         self._ends: list[tuple[int, int]] = []
         """When each of them is muted no longer, and its id; a heap. One that was muted again has a later entry, too.
         That of one that is gone stays until its time."""

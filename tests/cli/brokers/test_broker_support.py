@@ -120,7 +120,7 @@ def test_secrets_are_found_wherever_the_file_says_they_are(tmp_path: Path) -> No
 
 
 def test_every_password_of_a_broker_is_known(tmp_path: Path) -> None:
-    """Of users too, quoted or not; whoever cannot be read as JAAS gives all that is in quotes."""
+    """Users have passwords as well, quoted or not. Text that cannot be read as JAAS gives all that is in quotes."""
     jaas, password = tmp_path / "jaas", tmp_path / "password"
     jaas.write_text('KafkaServer { a.B required user_bob="of bob" password="of itself"; };\n')
     password.write_text("of the store\n")

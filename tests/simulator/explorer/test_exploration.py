@@ -29,9 +29,9 @@ from zab.protocol.roles import Following, Leading, LearnerHandler
 from zab.simulator.explorer.ensemble import Ensemble
 from zab.simulator.explorer.exploration import SETTLE, explore, parsed, replay
 from zab.simulator.explorer.keys import key_of, link_of, renamed_link, unknown_fields
-from zab.simulator.explorer.site import BrokenError, Site
+from zab.simulator.explorer.site import Site
 from zab.simulator.explorer.states import Bounds, State, Step, shown
-from zab.simulator.world.verdict import SafetyError
+from zab.simulator.world.verdict import BrokenError, SafetyError
 
 QUIET = Bounds(epochs=2, writes=1, crashes=0, breaks=0)
 ONE_BREAK = Bounds(epochs=1, writes=1, crashes=0, breaks=1)

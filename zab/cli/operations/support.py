@@ -153,11 +153,7 @@ def support_command(
     found = _Found()
     of_brokers = [file for file in files or () if is_of_broker(file)]
     checked = {file: check(file) for file in files or () if file not in of_brokers}
-    theirs = [secret for file in of_brokers for secret in broker_support.secrets_of(file)]
-    redactor = Redactor(
-        [*_passwords(options.auth), *_secrets(checked), *theirs],
-        [*_names(checked), *broker_support.names_of(of_brokers)],
-    )
+    redactor = _redactor(options.auth, checked, of_brokers)
     try:
         servers, tls, open_client = servers_of(options.hosts), tls_of(options), opener(options)
     except ValueError as error:
@@ -187,6 +183,15 @@ def support_command(
     except OSError as error:
         fail(f"{to}: {error.strerror or error}")
     _report(to, size, sorted(written), found.missing, as_json=as_json)
+
+
+def _redactor(identities: Iterable[str], checked: dict[str, Checked], of_brokers: list[str]) -> Redactor:
+    """It knows the secrets of the caller, of members and of brokers."""
+    theirs = [secret for file in of_brokers for secret in broker_support.secrets_of(file)]
+    return Redactor(
+        [*_passwords(identities), *_secrets(checked), *theirs],
+        [*_names(checked), *broker_support.names_of(of_brokers)],
+    )
 
 
 def _of_logs(paths: list[str], bytes_max: int, found: _Found) -> None:

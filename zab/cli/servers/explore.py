@@ -95,24 +95,32 @@ def explore_command(
         explore_partitions(of_partitions, states_max or PARTITION_STATES_MAX, steps, is_json=json)
         return
     refuse("for --partitions", min_in_sync=min_in_sync != 1, expiries=expiries, losses=losses, moves=moves)
-    if world not in WORLDS:
-        raise typer.BadParameter(f"there are {_NAMES}", param_hint="--world")
-    if voters != len(WORLDS[world].files or range(voters)):
-        raise typer.BadParameter(f"the world {world} has {len(WORLDS[world].files)}", param_hint="--voters")
+    _check_world(world, voters)
     bounds = Bounds(
         *(voters, epochs, writes, crashes, wipes, BREAKS if breaks is None else breaks, silences, rollbacks, empty),
         *(changes or 0, hand_overs, world),
     )
-    if steps is not None:
-        if json:
-            raise typer.BadParameter("--replay prints a trace, which is for people", param_hint="--json")
+    if steps is None:
+        _explore(bounds, given, states_max or STATES_MAX, is_json=json)
+    elif json:
+        raise typer.BadParameter("--replay prints a trace, which is for people", param_hint="--json")
+    else:
         _replay(bounds, steps)
-        return
+
+
+def _check_world(world: str, voters: int) -> None:
+    if world not in WORLDS:
+        raise typer.BadParameter(f"there are {_NAMES}", param_hint="--world")
+    if voters != len(WORLDS[world].files or range(voters)):
+        raise typer.BadParameter(f"the world {world} has {len(WORLDS[world].files)}", param_hint="--voters")
+
+
+def _explore(bounds: Bounds, given: str, states_max: int, *, is_json: bool) -> None:
     start = time.monotonic()
     with usage("--given"), progress() as tell:
-        report = explore(bounds, _steps(given), states_max=states_max or STATES_MAX, progress=tell)
+        report = explore(bounds, _steps(given), states_max=states_max, progress=tell)
     seconds = time.monotonic() - start
-    if json:
+    if is_json:
         print(json_line(fields(report, seconds, shown)))
     else:
         _print(report, seconds)

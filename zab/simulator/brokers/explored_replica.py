@@ -22,10 +22,11 @@ from zab.kafka.errors import ErrorCode
 from zab.kafka.messages.fetch import EpochEndOffset, FetchPartitionData
 from zab.kafka.primitives import Uuid
 from zab.partition.image.partition_state import PartitionState
+from zab.partition.log.errors import LogError
 from zab.partition.log.files import Files
 from zab.partition.log.log import Log
 from zab.partition.log.recovery import Marks, recover
-from zab.partition.records.batch import walk
+from zab.partition.records.batch import BatchError, walk
 from zab.partition.records.builder import encode_batch
 from zab.partition.records.record import Record, decode_records
 from zab.partition.replica.follower import Follower, Next
@@ -33,8 +34,8 @@ from zab.partition.replica.follower import Question as Asks
 from zab.partition.replica.in_sync_set import Proposal
 from zab.partition.replica.replica import Reader, Replica, ReplicaError
 from zab.partition.settings.topic_settings import TopicSettings
-from zab.simulator.explorer.site import BrokenError
 from zab.simulator.world.disk import FaultyDisk
+from zab.simulator.world.verdict import BrokenError
 
 TOPIC: Final = "t"
 DIRECTORY: Final = "t-0"
@@ -43,6 +44,12 @@ ANSWER_BYTES: Final = 1 << 20
 PRODUCE_VERSION: Final = 9
 ANY_LAG_MS: Final = -1
 """Nobody keeps up who lacks something."""
+
+MISTAKES: Final = (
+    *(AssertionError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError),
+    *(BatchError, LogError, ReplicaError),
+)
+"""What code under test raises if it is wrong. Anything else, like a lack of memory, ends the exploration."""
 
 Action: TypeAlias = tuple[Any, ...]
 Entry: TypeAlias = tuple[int, bytes]
@@ -304,7 +311,7 @@ class Sites:
             site = deepcopy(self._sites[number])
             try:
                 output = site.act(action)
-            except Exception as error:
+            except MISTAKES as error:
                 raise BrokenError(f"broker {site.broker_id} fails at {action}: {error!r}") from error
             found = self._after[number, action] = self._number(site), output
         return found

@@ -14,8 +14,7 @@ from typing import Final
 import attrs
 
 from zab.simulator.brokers.explored_partition import Bounds, State, Step, World
-from zab.simulator.explorer.site import BrokenError
-from zab.simulator.world.verdict import SafetyError
+from zab.simulator.world.verdict import BrokenError, SafetyError
 
 STATES_MAX: Final = 2_000_000
 

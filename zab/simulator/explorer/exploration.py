@@ -21,9 +21,8 @@ import attrs
 
 from zab.simulator.explorer.ensemble import Ensemble
 from zab.simulator.explorer.keys import LINKS_MAX, link_of
-from zab.simulator.explorer.site import BrokenError
 from zab.simulator.explorer.states import Bounds, State, Step, shown
-from zab.simulator.world.verdict import SafetyError
+from zab.simulator.world.verdict import BrokenError, SafetyError
 
 __all__ = ["SETTLE", "Report", "explore", "parsed", "replay"]
 

@@ -35,8 +35,9 @@ from zab.protocol.peer_settings import Restored, Settings
 from zab.protocol.states import BATCHES, BROADCAST, LEADING, LOOKING, NOTHING
 from zab.quorum.ids import Link, ServerId
 from zab.simulator.explorer.configurations import body_of, reconfigurations_of, text_of
+from zab.simulator.world.verdict import BrokenError
 
-__all__ = ["Broadcast", "BrokenError", "Closed", "Delivered", "Dialled", "Disk", "Led", "Marked", "Output", "Sent",
+__all__ = ["Broadcast", "Closed", "Delivered", "Dialled", "Disk", "Led", "Marked", "Output", "Sent",
            "Site", "Started", "Told"]  # fmt: skip
 
 _NEVER_MS: Final = 1 << 40
@@ -62,10 +63,6 @@ class _Oracle(Election):
 
     def _consider(self, now: int) -> None:
         """Ignore its own vote, too."""
-
-
-class BrokenError(Exception):
-    """An assertion of the code under test failed."""
 
 
 @attrs.frozen

@@ -29,9 +29,9 @@ from zab.quorum.quorums import Majority, Quorum
 from zab.simulator.explorer.configurations import reconfigurations_of
 from zab.simulator.explorer.keys import IDENTITY, Renaming, key_of, unknown_fields
 from zab.simulator.explorer.promises import judge_promises
-from zab.simulator.explorer.site import BrokenError, Disk, Output, Sent, Site, Told
+from zab.simulator.explorer.site import Disk, Output, Sent, Site, Told
 from zab.simulator.explorer.worlds import World
-from zab.simulator.world.verdict import SafetyError
+from zab.simulator.world.verdict import BrokenError, SafetyError
 
 __all__ = ["DOWN", "Action", "Facts", "Sites", "empty", "founded"]
 

@@ -10,6 +10,10 @@ class SafetyError(Exception):
         self.reason = reason
 
 
+class BrokenError(Exception):
+    """The code under test failed, in a world that reports this together with the way to it."""
+
+
 class LivenessError(Exception):
     """The faults are over, and still no progress is made."""
 
