@@ -206,6 +206,7 @@ def test_the_drawing_is_the_house() -> None:
 INSIDE = {
     "Inside a member": "zab/member",
     "Inside a broker": "zab/partition",
+    "Inside a ledger": "zab/ledger",
     "Inside the kernel": "zab/host",
     "Inside a simulated ensemble": "zab/simulator/ensemble",
 }

@@ -21,7 +21,7 @@ TOP_LEVEL_ENTRIES_MAX = 22
 
 BANNED_MODULES = {"util", "utils", "helper", "helpers", "common", "base", "misc", "constants", "types"}
 BANNED_WORDS = re.compile(r"(^|_)(term|master|slave|manager|helper|util)(s?)($|_)|([a-z]|^)(Manager|Helper|Util)")
-NAMES_OF_OTHERS = {"terminal"}
+NAMES_OF_OTHERS = {"terminal", "master_key"}
 OBSERVER_MASTER = re.compile(r"observer_masters?")
 """ZooKeeper's name of a follower that observers follow."""
 
