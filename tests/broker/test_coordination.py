@@ -8,8 +8,9 @@ import trio
 from zab.broker import coordination
 from zab.broker.coordination import NEVER_PROVEN, Coordination
 from zab.broker.ensemble_access import EnsembleAccess
-from zab.coordination.driver import Connected, Expired, Submit, Suspended
-from zab.coordination.operations import Create
+from zab.client.core.exceptions import ConnectionLossError
+from zab.coordination.driver import Connected, Expired, Results, Submit, Suspended
+from zab.coordination.operations import Create, Result, Sync, ZooKeeperError
 from zab.partition.settings.ensemble_settings import EnsembleSettings
 
 
@@ -85,3 +86,35 @@ async def test_what_was_submitted_to_a_session_that_is_over_is_not_done_by_the_n
         assert sessions[1].asked == ["/new"]
         nursery.cancel_scope.cancel()
     assert broker.lives_until() == NEVER_PROVEN
+
+
+async def test_a_sync_is_one_of_the_client_and_its_answer_may_be_lost(monkeypatch):
+    told = trio.open_memory_channel(100)
+    session = Session(1)
+    asked = []
+    session.sync = lambda path: path
+
+    async def perform_each(operations):
+        await trio.lowlevel.checkpoint()
+        asked.extend(operations)
+        return [None, ConnectionLossError("lost")]
+
+    session.perform_each = perform_each
+
+    @asynccontextmanager
+    async def connect(*_hosts, **_options):
+        yield session
+
+    monkeypatch.setattr(coordination, "connect", connect)
+    broker = Coordination("nowhere", 6000, told[0].send_nowait, EnsembleAccess(EnsembleSettings()))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(broker.run)
+        assert await told[1].receive() == Connected(1, 6000)
+        broker.submit(Submit(1, (Sync("/ledgers"), Sync("/"))))
+        while True:
+            found = await told[1].receive()
+            if isinstance(found, Results):
+                break
+        assert asked == ["/ledgers", "/"]
+        assert found == Results(1, (Result(), Result(ZooKeeperError.CONNECTIONLOSS)))
+        nursery.cancel_scope.cancel()

@@ -38,6 +38,7 @@ from zab.coordination.operations import (
     Result,
     Set,
     Stat,
+    Sync,
 )
 from zab.host.journal.journal import Journal
 from zab.host.loop.loop import now_ms
@@ -154,6 +155,8 @@ class Coordination:
                 return of.exists(path, self._watch(path) if watch else None)
             case Children(path, watch):
                 return of.get_children2(path, self._watch(path) if watch else None)
+            case Sync(path):
+                return of.sync(path)
             case Set(path, data, version):
                 return of.set(path, data, version)
             case Delete(path, version):

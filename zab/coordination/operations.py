@@ -28,6 +28,7 @@ __all__ = [
     "Result",
     "Set",
     "Stat",
+    "Sync",
     "ZooKeeperError",
 ]
 
@@ -69,6 +70,14 @@ class Children:
 
 
 @frozen
+class Sync:
+    """Before a read that must not be old: later reads of this session find every write that was answered to anybody
+    before. A read alone may be old, since one member answers it from its own tree."""
+
+    path: str
+
+
+@frozen
 class Set:
     path: str
     data: bytes
@@ -96,7 +105,7 @@ class Multi:
     parts: tuple[Create | Set | Delete | Check, ...]
 
 
-Operation: TypeAlias = Create | Get | Exists | Children | Set | Delete | Multi
+Operation: TypeAlias = Create | Get | Exists | Children | Sync | Set | Delete | Multi
 
 
 @frozen

@@ -27,6 +27,7 @@ from zab.coordination.operations import (
     Result,
     Set,
     Stat,
+    Sync,
     ZooKeeperError,
 )
 
@@ -86,6 +87,8 @@ class ZnodeTree:
     def apply(self, session: int, operation: Operation) -> Result:
         if session not in self.sessions:
             return Result(ZooKeeperError.SESSIONEXPIRED)
+        if isinstance(operation, Sync):
+            return Result(path=operation.path)
         try:
             if isinstance(operation, Get | Exists | Children):
                 return self._read(session, operation)
