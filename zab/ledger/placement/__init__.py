@@ -1,0 +1,1 @@
+"""Which bookies a ledger is placed on."""
