@@ -32,6 +32,17 @@ def test_a_wire_keeps_its_order(schedule: Schedule, network: Network) -> None:
     assert got == list(range(50))
 
 
+def test_without_order_items_arrive_when_their_own_delays_are_over(schedule: Schedule, network: Network) -> None:
+    got: list[object] = []
+    network.keeps_order = False
+    wire = wire_of(network, got)
+    for number in range(50):
+        wire.send(number, 10)
+    schedule.run_until(schedule.now + 20 * MS)
+    assert sorted(got, key=lambda item: int(str(item))) == list(range(50))
+    assert got != list(range(50))
+
+
 def test_what_is_blocked_arrives_after_it_is_healed(schedule: Schedule, network: Network) -> None:
     got: list[object] = []
     wire = wire_of(network, got)

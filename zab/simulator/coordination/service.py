@@ -5,6 +5,10 @@ does. Operations of a batch are applied one by one, each some time after the one
 at any point. A connection that breaks loses answers: what was asked may have been applied, or may still be. A new
 connection of the session ends what is left of an old one.
 
+With `lag`, each session is served by a member that may be so many writes behind: a read may find an earlier state,
+which never goes backwards, is never older than the session's own writes, and is the newest one after a `Sync`. A watch
+fires when the member gets to the change.
+
 Watches that fired are kept until their session confirms that it has heard of them, also over a change of connection.
 
 Not here: what is in the tree (`znode_tree`); the side of a broker (`CoordinationSession`, in `coordination_session`).
@@ -20,8 +24,9 @@ from typing import Final, Protocol
 
 import attrs
 
-from zab.coordination.operations import Operation, Result
-from zab.simulator.coordination.znode_tree import ZnodeTree
+from zab.coordination.operations import Children, Exists, Get, Operation, Result
+from zab.simulator.coordination.past import Past
+from zab.simulator.coordination.znode_tree import Znode, ZnodeTree
 from zab.simulator.world.machine import WALL_MS
 from zab.simulator.world.network import Network, Wire
 from zab.simulator.world.schedule import MS, Schedule
@@ -122,6 +127,8 @@ class _Session:
     fired: deque[Fired] = attrs.Factory(deque)
     """The watches that the session has not confirmed."""
     fired_count: int = 0
+    seen_zxid: int = 0
+    """Its member has applied the writes up to this one, at least."""
 
 
 class CoordinationService:
@@ -136,9 +143,13 @@ class CoordinationService:
         *,
         operation_us: int,
         count: Callable[[str], None],
+        lag: int = 0,
     ) -> None:
-        """`operation_us`: how long an operation takes, on average. `count` is told of events by their names."""
+        """`operation_us`: how long an operation takes, on average. `count` is told of events by their names. `lag`: so
+        many writes a member is behind at the most."""
         self.tree = ZnodeTree()
+        self._lag = lag
+        self._past = Past(self.tree, lag) if lag else None
         self.is_down = False
         self._schedule = schedule
         self._network = network
@@ -228,12 +239,27 @@ class CoordinationService:
             return
         operation = ask.operations[len(results)]
         self.tree.now_ms = WALL_MS + self._schedule.now // MS
-        result = self.tree.apply(session.id, operation)
+        result = self._applied(session, operation)
         self._trace.mark(SERVICE, self.tree.zxid)
         if self._trace.sink is not None:
             self._trace.line("zk", f"session {session.id}: {operation} -> {result}")
         self._deliver()
         self._go_on(connection, session, ask, [*results, result])
+
+    def _applied(self, session: _Session, operation: Operation) -> Result:
+        tree, past = self.tree, self._past
+        if past is None or not isinstance(operation, Get | Exists | Children):
+            result = tree.apply(session.id, operation)
+            session.seen_zxid = tree.zxid
+            return result
+        session.seen_zxid = max(session.seen_zxid, tree.zxid - self._rng.randint(0, self._lag))
+        found, newest = past.znode(operation.path, session.seen_zxid), tree.znodes.get(operation.path)
+        result = tree.read(session.id, operation, found)
+        if _differs(operation, found, newest):
+            self._count("stale reads")
+            if operation.watch and (result.ok or isinstance(operation, Exists)):
+                tree.fire(session.id, operation)
+        return result
 
     def _deliver(self) -> None:
         """Tell sessions which of their watches fired."""
@@ -241,6 +267,7 @@ class CoordinationService:
             session = self._sessions.get(number)
             if session is None:
                 continue
+            session.seen_zxid = self.tree.zxid
             session.fired_count += 1
             fired = Fired(session.fired_count, path)
             session.fired.append(fired)
@@ -290,3 +317,12 @@ class CoordinationService:
         self.is_down = False
         for session in self._sessions.values():
             session.heard_us = self._schedule.now
+
+
+def _differs(operation: Get | Exists | Children, found: Znode | None, newest: Znode | None) -> bool:
+    """Whether this read finds something else in the newest state."""
+    if found is None or newest is None:
+        return found is not newest
+    if isinstance(operation, Children):
+        return found.children != newest.children
+    return found.stat != newest.stat

@@ -50,7 +50,8 @@ class _RefusedError(Exception):
 
 @define
 class ZnodeTree:
-    """before_write: called with the session and the parts of each write that will succeed, before it is applied."""
+    """before_write: called with the session and the parts of each write that will succeed, before it is applied.
+    before_change: called with the path of each znode that a write is about to change, children included."""
 
     znodes: dict[str, Znode] = field(factory=lambda: {"": Znode(b"", Stat())})
     zxid: int = 0
@@ -58,6 +59,7 @@ class ZnodeTree:
     sessions: set[int] = field(factory=set)
     fired: list[tuple[int, str]] = field(factory=list)
     before_write: Callable[[int, tuple[Write, ...]], None] | None = None
+    before_change: Callable[[str], None] = lambda _path: None
     _data_watches: dict[str, set[int]] = field(factory=dict)
     _child_watches: dict[str, set[int]] = field(factory=dict)
     _session_count: int = 0
@@ -85,26 +87,28 @@ class ZnodeTree:
         return sorted(self.znodes[path].children) if path in self.znodes else []
 
     def apply(self, session: int, operation: Operation) -> Result:
+        if isinstance(operation, Get | Exists | Children):
+            return self.read(session, operation, self.znodes.get(operation.path))
         if session not in self.sessions:
             return Result(ZooKeeperError.SESSIONEXPIRED)
         if isinstance(operation, Sync):
             return Result(path=operation.path)
         try:
-            if isinstance(operation, Get | Exists | Children):
-                return self._read(session, operation)
             if isinstance(operation, Multi):
                 return self._multi(session, operation)
             return self._multi(session, Multi((operation,))).parts[0]
         except _RefusedError as refused:
             return Result(refused.error)
 
-    def _read(self, session: int, operation: Get | Exists | Children) -> Result:
-        znode = self.znodes.get(operation.path)
+    def read(self, session: int, operation: Get | Exists | Children, znode: Znode | None) -> Result:
+        """The result of a read that finds this znode; a member that lags finds an earlier state of it."""
+        if session not in self.sessions:
+            return Result(ZooKeeperError.SESSIONEXPIRED)
         if operation.watch and (znode is not None or isinstance(operation, Exists)):
             watches = self._child_watches if isinstance(operation, Children) else self._data_watches
             watches.setdefault(operation.path, set()).add(session)
         if znode is None:
-            raise _RefusedError(ZooKeeperError.NONODE)
+            return Result(ZooKeeperError.NONODE)
         if isinstance(operation, Children):
             return Result(path=operation.path, children=tuple(sorted(znode.children)))
         return Result(path=operation.path, data=znode.data if isinstance(operation, Get) else b"", stat=znode.stat)
@@ -170,6 +174,7 @@ class ZnodeTree:
             return Result(path=part.path)
         if isinstance(part, Delete):
             return self._delete(part)
+        self.before_change(part.path)
         stat = znode.stat
         znode.data = part.data
         znode.stat = Stat(stat.version + 1, stat.czxid, stat.ephemeral_owner, stat.ctime_ms)
@@ -188,6 +193,8 @@ class ZnodeTree:
         path = f"{parent_path}/{name}"
         if path in self.znodes:
             raise _RefusedError(ZooKeeperError.NODEEXISTS)
+        self.before_change(path)
+        self.before_change(parent_path)
         parent.sequence += 1
         parent.children.add(name)
         stat = Stat(0, self.zxid, session if part.ephemeral else 0, self.now_ms)
@@ -199,13 +206,21 @@ class ZnodeTree:
     def _delete(self, part: Delete) -> Result:
         if self.znodes[part.path].children:
             raise _RefusedError(ZooKeeperError.NOTEMPTY)
-        del self.znodes[part.path]
         parent, _, name = part.path.rpartition("/")
+        self.before_change(part.path)
+        self.before_change(parent)
+        del self.znodes[part.path]
         self.znodes[parent].children.discard(name)
         self._fire(self._data_watches, part.path)
         self._fire(self._child_watches, part.path)
         self._fire(self._child_watches, parent)
         return Result(path=part.path)
+
+    def fire(self, session: int, operation: Get | Exists | Children) -> None:
+        """The watch of this read fires at once: what it found is not so any more."""
+        watches = self._child_watches if isinstance(operation, Children) else self._data_watches
+        watches[operation.path].discard(session)
+        self.fired.append((session, operation.path))
 
     def _fire(self, watches: dict[str, set[int]], path: str) -> None:
         self.fired.extend((session, path) for session in sorted(watches.pop(path, ())))

@@ -83,7 +83,7 @@ class Wire:
             if bytes_per_ms:
                 self._busy_until = now + size_bytes * MS // bytes_per_ms
             arrival = now + delay
-            if arrival > self._last_arrival:
+            if arrival > self._last_arrival or not network.keeps_order:
                 self._last_arrival = arrival
             network.schedule.at(self._last_arrival, self._arrive, item)
 
@@ -111,6 +111,9 @@ class Network:
         self.slow: dict[Pair, tuple[int, int]] = {}
         """Additional delay, and bytes per millisecond."""
         self.stuck: dict[Pair, dict[Wire, None]] = {}
+        self.keeps_order = True
+        """Whether wires are first-in first-out. Without it, each item arrives after a delay of its own: for services
+        whose messages say what they belong to."""
         self._rng = rng
         self._latency_us = latency_us
         self._jitter_us = jitter_us
