@@ -5,7 +5,7 @@ does. Operations of a batch are applied one by one, each some time after the one
 at any point. A connection that breaks loses answers: what was asked may have been applied, or may still be. A new
 connection of the session ends what is left of an old one.
 
-With `lag`, each session is served by a member that may be so many writes behind: a read may find an earlier state,
+With `lag`, each session is served by a member that may lag by so many writes: a read may find an earlier state,
 which never goes backwards, is never older than the session's own writes, and is the newest one after a `Sync`. A watch
 fires when the member gets to the change.
 
@@ -145,8 +145,8 @@ class CoordinationService:
         count: Callable[[str], None],
         lag: int = 0,
     ) -> None:
-        """`operation_us`: how long an operation takes, on average. `count` is told of events by their names. `lag`: so
-        many writes a member is behind at the most."""
+        """`operation_us`: how long an operation takes, on average. `count` is told of events by their names. `lag`: by
+        how many writes a member lags at the most."""
         self.tree = ZnodeTree()
         self._lag = lag
         self._past = Past(self.tree, lag) if lag else None
