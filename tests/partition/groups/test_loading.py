@@ -5,8 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from tests.partition.groups.bench import GROUP, NONE, WALL, Bench, a_join, a_leave, a_sync, offsets_to_commit, snapshot
+from tests.partition.groups.consumers import ConsumerBench
+from zab.kafka.consumer_group_records import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupKey,
+    ConsumerGroupValue,
+    MemberAssignmentKey,
+    MemberKey,
+    MemberValue,
+    TargetKey,
+    TargetValue,
+)
+from zab.kafka.consumer_protocol import Subscription, encode_subscription
 from zab.kafka.coordinator_records import (
     GroupKey,
     GroupMember,
@@ -20,10 +34,12 @@ from zab.kafka.coordinator_records import (
     encode_value,
 )
 from zab.kafka.errors import ErrorCode
+from zab.partition.consumer_groups.state import ConsumerGroup, ConsumerMember
 from zab.partition.groups.group import GroupState
 from zab.partition.groups.records import Key, LoadedRecord, Value
 from zab.partition.groups.requests import DeleteGroups, ListGroups, OffsetCommit
 from zab.partition.groups.results import CommitResult, DeleteResult, JoinResult, ListResult
+from zab.partition.settings.broker_settings import GroupSettings
 
 NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -156,6 +172,66 @@ def test_old_records_without_a_rebalance_timeout_have_that_of_the_session() -> N
     value = GroupValue(protocol_type="consumer", generation=3, protocol="range", leader="m", members=(member,))
     bench = loaded(record(1, GroupKey(group=GROUP), value))
     assert bench.group().members["m"].rebalance_timeout_ms == 9000
+
+
+def test_members_that_the_log_names_twice_are_loaded_once() -> None:
+    member = GroupMember(
+        member_id="m", client_id="c", client_host="/h", session_timeout=9000, subscription=b"", assignment=b""
+    )
+    static = evolve(member, member_id="n", group_instance_id="i")
+    members = (member, member, static, evolve(static, member_id="o"))
+    value = GroupValue(protocol_type="consumer", generation=3, protocol="range", leader="o", members=members)
+    group = loaded(record(1, GroupKey(group=GROUP), value)).group()
+    assert (list(group.members), group.leader) == (["m", "n"], "m")
+    group.check()
+
+
+def loaded_consumers(**members: MemberValue) -> ConsumerBench:
+    """A group of KIP-848 in epoch 1 with these members, which own nothing."""
+    entries: list[tuple[Any, Any]] = [(ConsumerGroupKey(group_id=GROUP), ConsumerGroupValue(epoch=1, metadata_hash=0))]
+    entries.append((TargetKey(group_id=GROUP), TargetValue(assignment_epoch=1)))
+    for name, value in members.items():
+        entries.append((MemberKey(group_id=GROUP, member_id=name), value))
+        key = MemberAssignmentKey(group_id=GROUP, member_id=name)
+        entries.append((key, ConsumerMember("", epoch=1).assignment_value()))
+    bench = ConsumerBench(GroupSettings(initial_delay_ms=0))
+    bench.coordinator.begin_load(0, 2)
+    bench.coordinator.load(0, 2, [record(at, *each) for at, each in enumerate(entries)])
+    bench.coordinator.finish_load(0, 2)
+    bench._drain()
+    bench.group().check()
+    return bench
+
+
+def a_classic_value(instance_id: str | None = None, *names: str) -> MemberValue:
+    metadata = encode_subscription(Subscription(topics=("t",)))
+    protocols = tuple(ClassicProtocol(name=each, metadata=metadata) for each in names)
+    classic = ClassicMemberMetadata(session_timeout_ms=10_000, supported_protocols=protocols)
+    return ConsumerMember("", instance_id, rebalance_timeout_ms=1000, classic=classic).value()
+
+
+def test_an_instance_is_the_member_that_the_log_names_last() -> None:
+    value = a_classic_value("i", "range")
+    bench = loaded_consumers(a=value, b=value, new=ConsumerMember("", "j", rebalance_timeout_ms=1000).value())
+    assert bench.group().consumer.group.static == {"i": "b", "j": "new"}
+    assert bench.beats("new", -1, instance_id="j").error is NONE
+    assert bench.group().static == {"i": "b"}, "it is a classic group"
+    assert bench.group().members.keys() == {"a", "b"}
+
+
+def test_an_instance_that_a_member_no_longer_has_is_nobody() -> None:
+    first = ConsumerMember("a", instance_id="i")
+    group = ConsumerGroup(GROUP)
+    for value in (first.value(), evolve(first, instance_id="j").value()):
+        group.apply(MemberKey(group_id=GROUP, member_id="a"), value)
+    assert group.static == {"j": "a"}
+
+
+def test_a_member_without_a_protocol_does_not_speak_the_classic_one() -> None:
+    bench = loaded_consumers(a=a_classic_value(), b=a_classic_value(None, "range"))
+    assert bench.beat("a", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.synced(bench.ask(a_sync("a", 1))).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.synced(bench.ask(a_sync("b", 1))).protocol_name == "range"
 
 
 def test_groups_get_14_while_they_are_loaded() -> None:

@@ -30,6 +30,7 @@ from zab.partition.groups.results import DescribeConsumersResult, JoinedMember, 
 from zab.partition.settings.broker_settings import GroupSettings
 
 AGAIN = ErrorCode.REBALANCE_IN_PROGRESS
+LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 SESSION_MS = 10_000
 
 
@@ -207,18 +208,31 @@ def test_a_member_commits_in_its_generation() -> None:
     assert bench.committed(5, member_id=old.member_id, generation=old.generation + 1) is ErrorCode.ILLEGAL_GENERATION
 
 
-def test_requests_that_wait_are_told_to_join_again() -> None:
+def test_joins_that_wait_are_to_be_sent_again() -> None:
+    """Not 27: librdkafka takes that for a permanent error of a JoinGroup."""
     bench = a_bench()
     old = stable(bench)
     other = Classic(bench)
     other.member_id = bench.joined(other.asks()).member_id
     token = other.asks()
     assert bench.is_open(token)
+    new = bench.member("new")
+    assert (bench.joined(token).error, bench.joined(token).member_id) == (LOADING, other.member_id)
+    all_step(old, other, new)
+    assert bench.group_state == "Stable"
+    assert bench.group().consumer.group.members.keys() == {old.member_id, other.member_id, "new"}
+
+
+def test_a_sync_that_waits_is_told_to_join_again() -> None:
+    bench = a_bench()
+    old, other = stable(bench), Classic(bench)
+    other.member_id = bench.joined(other.asks()).member_id
+    token = other.asks()
+    old.asks()
+    waiting = bench.ask(a_sync(other.member_id, bench.joined(token).generation))
+    assert bench.is_open(waiting)
     bench.member("new")
-    assert bench.joined(token).error is AGAIN
-    all_step(old, other)
-    assert bench.group_state in ("Stable", "Reconciling")
-    assert len(bench.group().consumer.group.members) == 3
+    assert bench.synced(waiting).error is AGAIN
 
 
 def test_while_it_is_being_converted_members_are_told_to_come_again() -> None:
@@ -228,8 +242,9 @@ def test_while_it_is_being_converted_members_are_told_to_come_again() -> None:
     token = bench.join("new")
     second = bench.join("second")
     assert old.beat() is AGAIN
-    assert old.join() is AGAIN
     assert old.sync() is AGAIN
+    joining = old.asks()
+    assert bench.is_open(joining), "it waits for the end of it"
     left = bench.call(a_leave(old.member_id), LeaveResult)
     assert left.members[0].error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert bench.beat("nobody", 1) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -237,7 +252,20 @@ def test_while_it_is_being_converted_members_are_told_to_come_again() -> None:
     bench.holds = False
     bench.settle()
     assert bench.result(token).error is bench.result(second).error is NONE
-    assert old.beat() is AGAIN
+    assert bench.joined(joining).error is NONE
+    assert old.member_id in bench.group().consumer.group.members
+
+
+def test_a_join_that_waited_while_the_log_did_not_convert_it_looks_for_the_coordinator() -> None:
+    bench = a_bench()
+    old = stable(bench)
+    bench.holds = True
+    bench.join("new")
+    token = old.asks()
+    bench.settle(ErrorCode.NOT_ENOUGH_REPLICAS)
+    bench.holds = False
+    assert bench.joined(token).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert old.beat() is NONE
 
 
 def test_a_commit_while_it_is_being_converted_begins_no_session_that_nobody_has() -> None:
@@ -467,6 +495,20 @@ def test_a_downgrade_that_the_log_refuses_has_not_happened() -> None:
     assert set(bench.group().consumer.group.members) == {old.member_id, "new", "second"}
 
 
+def test_a_join_by_the_classic_protocol_that_makes_it_classic_is_to_be_sent_again() -> None:
+    """A static member's next process speaks the classic protocol, and the one before spoke the other."""
+    bench = a_bench()
+    old = stable(bench)
+    new = bench.member("new", instance_id="one")
+    all_step(old, new)
+    bench.beats("new", -2, instance_id="one")
+    back = Classic(bench, instance_id="one")
+    assert bench.joined(back.asks()).error is LOADING
+    assert bench.group().consumer is None
+    all_step(old, back)
+    assert sorted([*old.indexes, *back.indexes]) == [0, 1, 2, 3]
+
+
 def test_who_comes_while_it_is_downgraded_comes_again() -> None:
     bench = a_bench()
     old = stable(bench)
@@ -556,11 +598,11 @@ def test_a_static_member_changes_its_protocol_with_its_next_process() -> None:
     back = Classic(bench, instance_id="one")
     all_step(other)
     bench.beats("new", -2, instance_id="one")
-    assert back.join() in (NONE, AGAIN)
-    assert bench.beats("new", new.epoch, instance_id="one").error in (
-        ErrorCode.FENCED_INSTANCE_ID,
-        ErrorCode.GROUP_ID_NOT_FOUND,
-    )
+    assert back.join() is LOADING, "now all speak the classic protocol, and so does the group"
+    assert bench.beats("new", new.epoch, instance_id="one").error is ErrorCode.GROUP_ID_NOT_FOUND
+    all_step(back, other)
+    assert bench.group().static.keys() == {"one", "two"}
+    assert sorted([*back.indexes, *other.indexes]) == [0, 1, 2, 3]
 
 
 def test_an_administrator_removes_a_static_member_by_its_instance() -> None:

@@ -217,8 +217,14 @@ class ConsumerGroup:
 
     def _put(self, member: ConsumerMember) -> None:
         before = self.members.get(member.member_id)
+        if before is not None and before.instance_id is not None and before.instance_id != member.instance_id:
+            self._forget_instance(before)
         self.members[member.member_id] = member
         if member.instance_id is not None:
+            other = self.static_member(member.instance_id)
+            if other is not None and other.member_id != member.member_id:
+                # Only a log can say so. The instance is the member that it names last.
+                self.members[other.member_id] = attrs.evolve(other, instance_id=None)
             self.static[member.instance_id] = member.member_id
         if before is None or before.assigned is not member.assigned or before.revoking is not member.revoking:
             if before is not None:
@@ -230,8 +236,11 @@ class ConsumerGroup:
         member = self.members.pop(member_id, None)
         if member is not None:
             self._release(member)
-            if member.instance_id is not None and self.static.get(member.instance_id) == member_id:
-                del self.static[member.instance_id]
+            self._forget_instance(member)
+
+    def _forget_instance(self, member: ConsumerMember) -> None:
+        if member.instance_id is not None and self.static.get(member.instance_id) == member.member_id:
+            del self.static[member.instance_id]
 
     def _release(self, member: ConsumerMember) -> None:
         for own in (member.assigned, member.revoking):
@@ -289,6 +298,7 @@ class Draft:
 
 
 def _described(member: ConsumerMember, value: MemberValue) -> ConsumerMember:
+    classic = value.classic_member_metadata
     return attrs.evolve(
         member,
         instance_id=value.instance_id,
@@ -299,7 +309,8 @@ def _described(member: ConsumerMember, value: MemberValue) -> ConsumerMember:
         topic_names=frozenset(value.subscribed_topic_names),
         topic_regex=value.subscribed_topic_regex,
         assignor=value.server_assignor,
-        classic=value.classic_member_metadata,
+        # A member of the classic protocol has one protocol at least; a log may say otherwise.
+        classic=classic if classic is not None and classic.supported_protocols else None,
     )
 
 

@@ -7,9 +7,10 @@
     LeaveGroup   the member goes
 
 A member that is told to join again, or that has joined, has its rebalance timeout for the next request; else it is out.
-Its epoch is its generation. While a classic group is being converted, its members are told to join again.
+Its epoch is its generation. While a classic group is being converted, its members are told to join again, and joins
+wait for the end of it.
 
-Kafka's `GroupMetadataManager`, 4.1.
+Kafka's `GroupMetadataManager`, 4.1. Ours: no JoinGroup is answered with 27 (`migration`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from functools import partial
 from typing import Final
 
 from zab.kafka.consumer_group_records import ClassicMemberMetadata, ClassicProtocol, MemberState
-from zab.kafka.consumer_protocol import PROTOCOL_TYPE
+from zab.kafka.consumer_protocol import PROTOCOL_TYPE, Subscription
 from zab.kafka.errors import ErrorCode
 from zab.kafka.primitives import ProtocolError
 from zab.partition.consumer_groups.classic import assignment_of, must_join, owned_in, subscription_of, supports
@@ -29,7 +30,7 @@ from zab.partition.groups.consumer_heartbeats import TOPIC_NAMES_MAX, ask, remov
 from zab.partition.groups.consumer_side import Asked, ConsumerSide, Removal
 from zab.partition.groups.context import Context, Timer
 from zab.partition.groups.group import Group
-from zab.partition.groups.member import rebalance_timeout
+from zab.partition.groups.member import a_member_id, rebalance_timeout
 from zab.partition.groups.requests import NO_MEMBER, Heartbeat, JoinGroup, LeaveGroup, LeavingMember, SyncGroup
 from zab.partition.groups.results import (
     ConsumerHeartbeatResult,
@@ -45,17 +46,15 @@ _AGAIN: Final = ErrorCode.REBALANCE_IN_PROGRESS
 
 def join(context: Context, group: Group, side: ConsumerSide, token: Token, request: JoinGroup) -> None:
     """Answer once it is decided, and committed."""
-    error = _join_error(context, side, request)
+    subscription, error = _subscribed(context, side, request)
     member_id = request.member_id
-    if error is ErrorCode.NONE and member_id == NO_MEMBER:
-        name = request.client_id if request.group_instance_id is None else request.group_instance_id
-        member_id = f"{name[:1000]}-{context.surroundings.unique()}"
+    if subscription is not None and member_id == NO_MEMBER:
+        member_id = a_member_id(request, context.surroundings.unique())
         if request.group_instance_id is None and request.requires_member_id:
             error = ErrorCode.MEMBER_ID_REQUIRED
-    if error is not ErrorCode.NONE:
+    if subscription is None or error is not ErrorCode.NONE:
         context.answer(token, JoinResult(error=error, member_id=member_id))
         return
-    subscription = subscription_of(each.metadata for each in request.protocols)
     protocols = tuple(ClassicProtocol(name=each.name, metadata=each.metadata) for each in request.protocols)
     said = MemberHeartbeat(
         member_id=member_id,
@@ -72,25 +71,29 @@ def join(context: Context, group: Group, side: ConsumerSide, token: Token, reque
     ask(context, group, side, Asked(said, partial(_joined, context, group, token, said)))
 
 
-def _join_error(context: Context, side: ConsumerSide, request: JoinGroup) -> ErrorCode:
+def _subscribed(
+    context: Context, side: ConsumerSide, request: JoinGroup
+) -> tuple[Subscription, ErrorCode] | tuple[None, ErrorCode]:
+    """What the member subscribes to; None: it may not join, and why."""
     known, instance_id = side.latest, request.group_instance_id
     is_full = len(known.members) >= context.settings.consumer_members_max
-    if side.is_in_doubt or side.is_converting:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE if side.is_in_doubt else _AGAIN
+    if side.is_in_doubt:
+        return None, ErrorCode.COORDINATOR_NOT_AVAILABLE
     if is_full and request.member_id not in known.members and instance_id not in known.static:
-        return ErrorCode.GROUP_MAX_SIZE_REACHED
+        return None, ErrorCode.GROUP_MAX_SIZE_REACHED
     names = [each.name for each in request.protocols]
     try:
-        topics = subscription_of(each.metadata for each in request.protocols).topics
+        subscription = subscription_of(each.metadata for each in request.protocols)
     except ProtocolError:
-        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    if len(topics) > TOPIC_NAMES_MAX:
-        return ErrorCode.INVALID_REQUEST
+        return None, ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if len(subscription.topics) > TOPIC_NAMES_MAX:
+        return None, ErrorCode.INVALID_REQUEST
     if request.protocol_type != PROTOCOL_TYPE or not supports(known, names, request.member_id):
-        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        return None, ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     owner = known.static.get(instance_id or "", request.member_id)
-    is_fenced = request.member_id != NO_MEMBER and owner != request.member_id
-    return ErrorCode.FENCED_INSTANCE_ID if is_fenced else ErrorCode.NONE
+    if request.member_id not in (NO_MEMBER, owner):
+        return None, ErrorCode.FENCED_INSTANCE_ID
+    return subscription, ErrorCode.NONE
 
 
 def _joined(
@@ -124,7 +127,7 @@ def _found(known: ConsumerGroup, member_id: str, instance_id: str | None) -> tup
 
 def sync(context: Context, group: Group, side: ConsumerSide, token: Token, request: SyncGroup) -> None:
     """Answer with what the member owns."""
-    known = side.next if side.is_converting and side.next is not None else side.group
+    known = side.known
     member, error = _found(known, request.member_id, request.group_instance_id)
     if member is None:
         context.answer(token, SyncResult(error=error))
@@ -148,14 +151,13 @@ def sync(context: Context, group: Group, side: ConsumerSide, token: Token, reque
         del side.expected[member.member_id]
     context.deadlines.cancel((Timer.CLASSIC_SYNC, group, member.member_id))
     start_session(context, group, member)
-    names = {topic.id: name for name, topic in context.surroundings.topics().items()}
-    result = SyncResult(protocol_type=PROTOCOL_TYPE, protocol_name=protocol, assignment=assignment_of(member, names))
-    context.answer(token, result)
+    assignment = assignment_of(member, context.topic_names())
+    context.answer(token, SyncResult(protocol_type=PROTOCOL_TYPE, protocol_name=protocol, assignment=assignment))
 
 
 def heartbeat(context: Context, group: Group, side: ConsumerSide, token: Token, request: Heartbeat) -> None:
     """A sign of life."""
-    known = side.next if side.is_converting and side.next is not None else side.group
+    known = side.known
     member, error = _found(known, request.member_id, request.group_instance_id)
     if member is not None and request.generation != member.epoch:
         error = ErrorCode.ILLEGAL_GENERATION

@@ -46,7 +46,7 @@ from zab.partition.groups.append_errors import error_of_heartbeat, is_too_large
 from zab.partition.groups.consumer_side import Asked, ConsumerSide, Removal, Waiting
 from zab.partition.groups.context import Context, Timer
 from zab.partition.groups.group import Group, GroupState
-from zab.partition.groups.migration import become_classic, downgraded, downgrades, resume, suspend, upgraded
+from zab.partition.groups.migration import JOIN_AGAIN, become_classic, downgraded, downgrades, resume, suspend, upgraded
 from zab.partition.groups.records import Record, can_be_stored
 from zab.partition.groups.requests import ConsumerHeartbeat
 from zab.partition.groups.results import ConsumerHeartbeatResult
@@ -275,7 +275,7 @@ def _after_downgrade(decided: _Decided) -> _Decided:
     """A member that joined by the classic protocol joins again, with the others."""
     waiting = decided.waiting
     if isinstance(waiting, Asked) and waiting.heartbeat.classic is not None:
-        return _Decided(waiting, ConsumerHeartbeatResult(error=ErrorCode.REBALANCE_IN_PROGRESS))
+        return _Decided(waiting, ConsumerHeartbeatResult(error=JOIN_AGAIN))
     return decided
 
 

@@ -59,6 +59,11 @@ class ConsumerSide:
     """The topics of the cluster when the group was looked at last."""
 
     @property
+    def known(self) -> ConsumerGroup:
+        """What members know of: what is committed, or what the group is being converted to."""
+        return self.next if self.is_converting and self.next is not None else self.group
+
+    @property
     def latest(self) -> ConsumerGroup:
         """What members are measured by."""
         return self.group if self.next is None else self.next

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from attrs import Factory, define, frozen
 
 from zab.kafka.errors import ErrorCode
+from zab.kafka.primitives import Uuid
 from zab.partition.consumer_groups.heartbeat import Rules, Topic
 from zab.partition.consumer_groups.regexes import topic_regex
 from zab.partition.coordinator.context import CoordinatorContext, LedPartition
@@ -81,6 +82,9 @@ class Context(CoordinatorContext[OffsetsPartition]):
         self.surroundings = surroundings
         self.settings = surroundings.settings
         self.deadlines: Deadlines[TimerKey] = Deadlines(now)
+        self._named: Mapping[str, Topic] | None = None
+        self._names: dict[Uuid, str] = {}
+        """Those of `_named`."""
         self.consumer_rules = Rules(
             members_max=self.settings.consumer_members_max,
             default_assignor=self.settings.consumer_assignors[0],
@@ -88,6 +92,13 @@ class Context(CoordinatorContext[OffsetsPartition]):
             regex_of=topic_regex,
             wall=lambda: self.wall,
         )
+
+    def topic_names(self) -> Mapping[Uuid, str]:
+        """The names of all topics, by their ids."""
+        topics = self.surroundings.topics()
+        if topics is not self._named:
+            self._named, self._names = topics, {topic.id: name for name, topic in topics.items()}
+        return self._names
 
     # ------------------------------------------------------------------------------------------------------- answers
 

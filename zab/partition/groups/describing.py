@@ -79,7 +79,7 @@ def described_consumer_group(
         text = f"group {group_id} is not a consumer group" if group is not None else f"group {group_id} is not found"
         return DescribedConsumerGroup(group_id=group_id, error=ErrorCode.GROUP_ID_NOT_FOUND, message=text)
     known = group.consumer.group
-    names = {topic.id: name for name, topic in context.surroundings.topics().items()}
+    names = context.topic_names()
     members = (
         DescribedConsumer(
             member=member,

@@ -28,7 +28,7 @@ from zab.partition.groups.append_errors import error_of_group
 from zab.partition.groups.consumer_heartbeats import make_classic
 from zab.partition.groups.context import Context, Timer
 from zab.partition.groups.group import Group, GroupState
-from zab.partition.groups.member import Member, new_member, rebalance_timeout
+from zab.partition.groups.member import Member, a_member_id, new_member, rebalance_timeout
 from zab.partition.groups.membership import member_error
 from zab.partition.groups.rebalance import (
     complete_if_all_joined,
@@ -48,8 +48,6 @@ up, it comes back as another new member."""
 METADATA_BYTES_MAX: Final = 1 << 20
 """What one member may tell for all its protocols. More could not be stored: it would keep the others from a generation,
 too."""
-NAME_LENGTH_MAX: Final = 1000
-"""So much of a client's id goes into the ids of its members, which records have room for."""
 
 
 def join(context: Context, group: Group | None, token: Token, request: JoinGroup) -> None:
@@ -122,8 +120,7 @@ def _drop(context: Context, group: Group, member_id: str) -> None:
 def _join_as_new(context: Context, group: Group, token: Token, request: JoinGroup) -> None:
     """A process that has no member id."""
     instance_id = request.group_instance_id
-    name = request.client_id if instance_id is None else instance_id
-    member_id = f"{name[:NAME_LENGTH_MAX]}-{context.surroundings.unique()}"
+    member_id = a_member_id(request, context.surroundings.unique())
     if instance_id is not None and instance_id in group.static:
         _replace(context, group, token, member_id, request)
     elif instance_id is None and request.requires_member_id:

@@ -106,7 +106,8 @@ def _revive(group: Group, value: GroupValue) -> None:
     group.generation = value.generation
     group.state_timestamp = value.current_state_timestamp
     for each in value.members:
-        group.add(loaded_member(each, value.protocol), value.protocol_type)
+        if each.member_id not in group.members and each.group_instance_id not in group.static:
+            group.add(loaded_member(each, value.protocol), value.protocol_type)
     group.protocol_type = value.protocol_type
     group.protocol_name = value.protocol
     if value.members:

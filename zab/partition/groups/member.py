@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from attrs import define
 
 from zab.kafka.coordinator_records import GroupMember
 from zab.partition.coordinator.effects import Token
 from zab.partition.groups.requests import JoinGroup, Protocol
+
+NAME_LENGTH_MAX: Final = 1000
+"""So much of a client's id goes into the ids of its members, which records have room for."""
 
 
 @define(eq=False)
@@ -63,6 +68,12 @@ class Member:
 def rebalance_timeout(request: JoinGroup) -> int:
     """How long this member may take to come into the next generation, in ms."""
     return request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms
+
+
+def a_member_id(request: JoinGroup, unique: str) -> str:
+    """The id of a member that has none yet."""
+    name = request.client_id if request.group_instance_id is None else request.group_instance_id
+    return f"{name[:NAME_LENGTH_MAX]}-{unique}"
 
 
 def new_member(member_id: str, request: JoinGroup) -> Member:

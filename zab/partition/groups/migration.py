@@ -4,10 +4,13 @@
     downgrade    a group of KIP-848, when the last member of its protocol goes, and others are left
 
 In both directions it is one append, with the tombstones of what the group was. A classic group waits for nobody while
-it is converted: requests that wait are told to join again (27), and its timers stand still. If the log refuses, it goes
-on as it was, in a rebalance if there was one. After the way back there is one, too, since a member has gone.
+it is converted: a SyncGroup that waits is answered with 27 (join again), a JoinGroup with 14 (send it again), and the
+timers of the group stand still. If the log refuses, it goes on as it was, in a rebalance if there was one. After the
+way back there is one, too, since a member has gone.
 
-Kafka's `GroupMetadataManager`, 4.1. Not here: what converted members own (`zab.partition.consumer_groups.classic`).
+Kafka's `GroupMetadataManager`, 4.1. There, JoinGroup is answered with 27 as well. librdkafka hands that on to the
+application as a permanent error; after 14 it sends the request again by itself, as other clients do. Not here: what
+converted members own (`zab.partition.consumer_groups.classic`).
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ from zab.partition.groups.results import JoinResult, SyncResult
 
 _UPGRADES: Final = ("upgrade", "bidirectional")
 _DOWNGRADES: Final = ("downgrade", "bidirectional")
+JOIN_AGAIN: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+"""The answer to a JoinGroup that is to be sent again. See the top of the file."""
 
 
 def upgraded(context: Context, group: Group) -> Draft | None:
@@ -65,9 +70,8 @@ def _classic(group: Group, member: Member) -> ClassicMember:
 def suspend(context: Context, group: Group) -> None:
     """The classic group is being converted: nobody waits, and nothing is due."""
     for member in group.members.values():
-        again = ErrorCode.REBALANCE_IN_PROGRESS
-        context.answer_join(group, member, JoinResult(error=again, member_id=member.member_id))
-        context.answer_sync(member, SyncResult(error=again))
+        context.answer_join(group, member, JoinResult(error=JOIN_AGAIN, member_id=member.member_id))
+        context.answer_sync(member, SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS))
         context.end_session(group, member.member_id)
     for member_id in group.pending:
         context.deadlines.cancel((Timer.PENDING, group, member_id))
@@ -112,7 +116,7 @@ def downgraded(
 ) -> tuple[Group, list[Record]]:
     """A classic group with the members that are left, and the records of the change. It has the epoch of the group as
     its generation, which is that of members that have taken all their steps."""
-    names = {topic.id: name for name, topic in context.surroundings.topics().items()}
+    names = context.topic_names()
     made = Group(group.group_id, group.partition)
     members = [_member(each, assignment_of(each, names)) for each in after.members.values()]
     made.take_members(members, before.epoch, context.wall)
