@@ -84,7 +84,7 @@ class Context(CoordinatorContext[OffsetsPartition]):
         self.deadlines: Deadlines[TimerKey] = Deadlines(now)
         self._named: Mapping[str, Topic] | None = None
         self._names: dict[Uuid, str] = {}
-        """Those of `_named`."""
+        """The names of these topics, by their ids."""
         self.consumer_rules = Rules(
             members_max=self.settings.consumer_members_max,
             default_assignor=self.settings.consumer_assignors[0],
