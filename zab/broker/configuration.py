@@ -52,7 +52,7 @@ def load(path: str) -> BrokerConfig:
     if reason is not None:
         raise StartRefusedError(reason)
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text, status = Path(path).read_text(encoding="utf-8"), os.stat(path)
         config = read_config(text)
         if config.plain_users:
             demand_private(path)
@@ -62,12 +62,12 @@ def load(path: str) -> BrokerConfig:
         raise StartRefusedError(f"{path} cannot be read: {error.strerror}") from error
     except (BrokerConfigError, EnsembleAccessError, PrivateFileError, StoreError, UnicodeDecodeError) as error:
         raise StartRefusedError(f"{path}: {error}") from error
-    return evolve(config, warnings=(*config.warnings, *_open_passwords(text, path)))
+    return evolve(config, warnings=(*config.warnings, *_open_passwords(text, path, status)))
 
 
-def _open_passwords(text: str, path: str) -> Iterator[str]:
+def _open_passwords(text: str, path: str, status: os.stat_result) -> Iterator[str]:
     """Warnings about passwords of stores in a file that is not private."""
-    reason = why_not_private(path, os.stat(path))
+    reason = why_not_private(path, status)
     if reason is None:
         return
     secrets = {setting.key for setting in settings_of(BrokerConfig) if setting.is_secret}

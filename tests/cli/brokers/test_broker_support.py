@@ -77,12 +77,14 @@ def test_a_broker_is_in_it_and_no_secret(tmp_path: Path, run: Run) -> None:
     assert '"would_start": true' in found["check/broker-1-server.properties.json"]
 
 
-def test_what_is_missing_of_a_broker_is_named(tmp_path: Path, run: Run) -> None:
+def test_what_is_missing_of_a_broker_is_named(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_support, "PARTITIONS_MAX", 1)
     [port, http] = free_ports(2)
     logs = tmp_path / "logs"
     logs.mkdir()
     (logs / "recovery-point-offset-checkpoint").write_text("damaged")
     (logs / "t-0").mkdir()
+    (logs / "t-1").mkdir()
     (logs / "t-0" / "leader-epoch-checkpoint").write_text("damaged")
     good, bad = tmp_path / "server.properties", tmp_path / "bad.properties"
     good.write_text(f"broker.id=1\nlog.dirs={logs}\nzookeeper.connect=127.0.0.1:{port}\nhttp.port={http}\n")
@@ -92,6 +94,7 @@ def test_what_is_missing_of_a_broker_is_named(tmp_path: Path, run: Run) -> None:
     assert f"zab: {bad}: a start would end, so nothing else of this broker is in it" in run.err
     assert f"zab: 127.0.0.1:{port}: 127.0.0.1:{port} " in run.err, "the znodes"
     assert f"zab: 127.0.0.1:{http}: /metrics: " in run.err
+    assert f"zab: {logs}: 1 of its 2 partitions" in run.err
     found = texts(to)
     directory, partition = map(json.loads, found["brokers/1/directory.json"].splitlines())
     assert "recovery-point-offset-checkpoint" in directory["damaged"]

@@ -69,6 +69,7 @@ def test_stores_are_beside_the_file(file: Path, tmp_path: Path) -> None:
     [
         ("\nack=all", ":2: ack: it is not known; did you mean acks?"),
         ("bootstrap.servers=x:1", ":1: bootstrap.servers: --bootstrap-server says it"),
+        ("transactional.id=x", ":1: transactional.id: only zab changes has transactions"),
         ("acks=2", ":1: acks: it is one of all, 0, 1"),
         ("linger.ms=soon", ":1: linger.ms: it is a whole number from 0 to 2147483647"),
         ("max.request.size=99999999999", ":1: max.request.size: it is a whole number from 1 to 100000000"),

@@ -8,16 +8,8 @@ import pytest
 
 from tests.cli.commands import Run
 from tests.cli.json_page import check
-from tests.rigs.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def quota(running_broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Commands for this broker."""
-    monkeypatch.setenv("ZAB_BOOTSTRAP_SERVER", running_broker.address)
-    return Run(capsys)
 
 
 def rows(run: Run, *words: str) -> list[tuple[object, ...]]:
@@ -29,32 +21,30 @@ def rows(run: Run, *words: str) -> list[tuple[object, ...]]:
     return [tuple(line.values()) for line in lines]
 
 
-def test_quotas_are_set_listed_and_removed(quota: Run) -> None:
-    assert rows(quota, "set", "producer_byte_rate=1048576", "request_percentage=12.5", "--user", "alice") == [
+def test_quotas_are_set_listed_and_removed(zab: Run) -> None:
+    assert rows(zab, "set", "producer_byte_rate=1048576", "request_percentage=12.5", "--user", "alice") == [
         ("alice", None, "producer_byte_rate", 1048576),
         ("alice", None, "request_percentage", 12.5),
     ]
-    assert rows(quota, "set", "consumer_byte_rate=5e5", "--default-user", "--client-id", "app") == [
+    assert rows(zab, "set", "consumer_byte_rate=5e5", "--default-user", "--client-id", "app") == [
         ("<default>", "app", "consumer_byte_rate", 500000)
     ]
-    rows(quota, "set", "consumer_byte_rate=1", "--default-client-id")
-    assert quota("broker", "quota", "list") == 0
-    assert quota.out == (
+    rows(zab, "set", "consumer_byte_rate=1", "--default-client-id")
+    assert zab("broker", "quota", "list") == 0
+    assert zab.out == (
         "user       client_id  quota               value\n"
         "-          <default>  consumer_byte_rate  1\n"
         "<default>  app        consumer_byte_rate  500000\n"
         "alice      -          producer_byte_rate  1048576\n"
         "alice      -          request_percentage  12.5\n"
     )
-    assert [row[:2] for row in rows(quota, "list", "--client-id", "app")] == [("<default>", "app")]
-    assert {row[0] for row in rows(quota, "list", "--user", "alice")} == {"alice"}
-    assert rows(quota, "remove", "producer_byte_rate", "--user", "alice") == [
-        ("alice", None, "request_percentage", 12.5)
-    ]
-    assert rows(quota, "remove", "--user", "alice") == []
-    rows(quota, "remove", "--default-client-id")
-    rows(quota, "remove", "--client-id", "app", "--default-user")
-    assert rows(quota, "list") == []
+    assert [row[:2] for row in rows(zab, "list", "--client-id", "app")] == [("<default>", "app")]
+    assert {row[0] for row in rows(zab, "list", "--user", "alice")} == {"alice"}
+    assert rows(zab, "remove", "producer_byte_rate", "--user", "alice") == [("alice", None, "request_percentage", 12.5)]
+    assert rows(zab, "remove", "--user", "alice") == []
+    rows(zab, "remove", "--default-client-id")
+    rows(zab, "remove", "--client-id", "app", "--default-user")
+    assert rows(zab, "list") == []
 
 
 @pytest.mark.parametrize(
@@ -63,12 +53,15 @@ def test_quotas_are_set_listed_and_removed(quota: Run) -> None:
         (("set", "producer_byte_rate=1"), 2, "whose?"),
         (("set", "producer_byte_rate=many", "--user", "u"), 2, "is no KEY=NUMBER"),
         (("set", "producer_byte_rate", "--user", "u"), 2, "is no KEY=NUMBER"),
+        (("set", "request_percentage=inf", "--user", "u"), 2, "is no KEY=NUMBER"),
+        (("set", "request_percentage=nan", "--user", "u"), 2, "is no KEY=NUMBER"),
+        (("set", "request_percentage=-1", "--user", "u"), 2, "is no KEY=NUMBER"),
         (("set", "producer_byte_rate=1", "--user", "u", "--default-user"), 2, "--user or --default-user"),
         (("remove",), 2, "whose?"),
         (("set", "no_such_rate=1", "--user", "u"), 1, "INVALID_REQUEST user u: Invalid configuration key no_such_rate"),
         (("set", "producer_byte_rate=0", "--client-id", "c"), 1, "must be greater than 0"),
     ],
 )
-def test_what_is_no_quota_is_refused(quota: Run, words: tuple[str, ...], code: int, why: str) -> None:
-    assert quota("broker", "quota", *words) == code
-    assert why in quota.err
+def test_what_is_no_quota_is_refused(zab: Run, words: tuple[str, ...], code: int, why: str) -> None:
+    assert zab("broker", "quota", *words) == code
+    assert why in zab.err

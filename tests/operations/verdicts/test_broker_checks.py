@@ -50,6 +50,14 @@ def test_a_danger_has_its_line_and_what_to_do() -> None:
     assert danger.said.startswith("min.insync.replicas is not set: ")
 
 
+@pytest.mark.parametrize("least", [1, 2])
+def test_with_two_replicas_there_is_one_advice(least: int) -> None:
+    two = evolve(SAFE, replicas=2, min_in_sync=least, transactions_replicas=2, transactions_min_in_sync=least)
+    dangers = list(of_safety(two, {}))
+    assert [each.subject for each in dangers] == ["min.insync.replicas", "transaction.state.log.min.isr"]
+    assert {each.action for each in dangers} == {"have three replicas, and set it to 2"}
+
+
 def test_a_directory_of_another_broker_or_cluster_fails() -> None:
     assert said(of_directory(THERE, 1, "cluster")) == [("ok", "logs")]
     assert said(of_directory(THERE, -1, None)) == [("ok", "logs")]

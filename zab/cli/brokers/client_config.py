@@ -166,7 +166,7 @@ _ELSEWHERE: Final = {
     "bootstrap.servers": "--bootstrap-server says it",
     "group.id": "--group says it",
     "auto.offset.reset": "--from says it",
-    "transactional.id": "there are no transactions on the command line",
+    "transactional.id": "only zab changes has transactions, and its --feed is the id",
 }
 
 

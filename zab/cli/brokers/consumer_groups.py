@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from zab.cli.brokers.clients import Brokers
+from zab.cli.brokers.group_offsets import described
 from zab.cli.brokers.refusals import RefusedError
 from zab.kafka.errors import ErrorCode
 
@@ -43,8 +44,8 @@ def described_consumer_group(brokers: Brokers, admin: Any, group: str) -> dict[s
 
 def members_of(brokers: Brokers, admin: Any, group: str) -> int:
     """How many members it has, of whichever protocol; 0: there is no such group."""
-    found = brokers.patiently(lambda: admin.describe_groups([group]))[group]
-    if found["members"] or found["group_state"] != "Dead":
+    found = described(brokers, admin, group)
+    if found is not None:
         return len(found["members"])
     try:
         return len(described_consumer_group(brokers, admin, group)["members"])

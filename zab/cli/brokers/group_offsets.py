@@ -31,10 +31,11 @@ class Committed:
 def described(brokers: Brokers, admin: Any, group: str) -> dict[str, Any] | None:
     """A group of JoinGroup's protocol; None: there is none of this name. Raises RefusedError."""
     found: dict[str, Any] = brokers.patiently(lambda: admin.describe_groups([group]))[group]
+    if found["group_state"] == "Dead":
+        # From version 6 of the request on, it has an error, too.
+        return None
     if found["error"]:
         raise RefusedError(group, ErrorCode.GROUP_AUTHORIZATION_FAILED, str(found["error"]))
-    if found["group_state"] == "Dead":
-        return None
     return found
 
 

@@ -8,6 +8,7 @@ Not here: quotas on subtrees of an ensemble (`zab quota`); which quota holds (`z
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Annotated, Any, Final
 
@@ -15,7 +16,7 @@ import typer
 
 from zab.cli.brokers.clients import Brokers, carry_out
 from zab.cli.brokers.refusals import RefusedError
-from zab.cli.columns import columns
+from zab.cli.columns import cell, columns
 from zab.cli.json_form import JsonOption, json_line
 from zab.cli.terminal import in_line, say
 from zab.cli.time_limit import timed
@@ -75,7 +76,7 @@ def _values(texts: list[str]) -> list[tuple[str, float]]:
             number = float(value)
         except ValueError:
             number = -1.0
-        if not (key and equals) or number < 0:
+        if not (key and equals and 0 <= number < math.inf):
             raise typer.BadParameter(f"{text!r} is no KEY=NUMBER, such as producer_byte_rate=1048576")
         found.append((key, number))
     return found
@@ -174,9 +175,7 @@ def _described(admin: Any, entity: _Entity, *, is_whole: bool) -> Iterator[dict[
     """is_whole: those of the entity alone. Raises RefusedError."""
     from kafka.protocol.admin import DescribeClientQuotasRequest
 
-    components = [
-        (type_, _MATCHES_DEFAULT if name is None else _EXACT, None if name is None else name) for type_, name in entity
-    ]
+    components = [(type_, _MATCHES_DEFAULT if name is None else _EXACT, name) for type_, name in entity]
     answer = _sent(admin, DescribeClientQuotasRequest(components=components, strict=is_whole))
     if answer.error_code:
         raise RefusedError(_subject(entity), answer.error_code, answer.error_message)
@@ -210,6 +209,6 @@ def _tell(rows: Any, *, json: bool) -> None:
         for line in lines:
             say(json_line(line))
     elif lines:
-        texts = [tuple("-" if each is None else in_line(str(each)) for each in line.values()) for line in lines]
+        texts = [tuple(in_line(cell(each)) for each in line.values()) for line in lines]
         for text in columns([_HEAD, *texts]):
             say(text)

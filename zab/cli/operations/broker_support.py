@@ -133,7 +133,7 @@ async def parts_of(number: str, name: str, file: str, seconds: float) -> BrokerP
     at = f"brokers/{number}"
     directory = config.broker.log_directory
     try:
-        found.values[f"{at}/directory.json"] = list(_directory(directory))
+        found.values[f"{at}/directory.json"] = list(_directory(directory, found))
     except OSError as error:
         found.missing.append((directory, f"it cannot be read: {error.strerror or error}"))
     registered, _ = await registered_at(config, seconds)
@@ -166,8 +166,8 @@ def secrets_of(file: str) -> Iterator[str]:
             yield value
 
 
-def _directory(path: str) -> Iterator[dict[str, Any]]:
-    """A line for the directory, and one for each partition. Raises OSError."""
+def _directory(path: str, found: BrokerParts) -> Iterator[dict[str, Any]]:
+    """A line for the directory, and one for each partition, up to the limit. Raises OSError."""
     names = sorted(os.listdir(path))
     offsets: dict[str, dict[TopicPartition, int]] = {}
     damaged: dict[str, str] = {}
@@ -185,13 +185,13 @@ def _directory(path: str) -> Iterator[dict[str, Any]]:
             damaged[META_PROPERTIES] = str(error)
     is_clean = CLEAN_SHUTDOWN in names
     yield {"type": "directory", "path": path, "owner": owner, "is_clean": is_clean, "damaged": damaged}
-    parts = [name for name in names if _PARTITION.fullmatch(name)][:PARTITIONS_MAX]
-    for name in parts:
-        match = _PARTITION.fullmatch(name)
-        assert match is not None
+    matches = [match for match in map(_PARTITION.fullmatch, names) if match is not None]
+    if len(matches) > PARTITIONS_MAX:
+        found.missing.append((path, f"{len(matches) - PARTITIONS_MAX} of its {len(matches)} partitions"))
+    for match in matches[:PARTITIONS_MAX]:
         where = TopicPartition(match[1], int(match[2]))
         marks = {said: of_all.get(where) for said, of_all in offsets.items()}
-        yield {"type": "partition", "name": name, **_partition(Path(path, name)), **marks}
+        yield {"type": "partition", "name": match[0], **_partition(Path(path, match[0])), **marks}
 
 
 def _partition(path: Path) -> dict[str, Any]:

@@ -74,14 +74,19 @@ def _dangers(settings: Safety) -> Iterator[tuple[str, str, str]]:
             yield "log.flush.mode", said, "set it to batch, or have more replicas"
     elif settings.min_in_sync == 1:
         said = f"of {settings.replicas} replicas one is enough for acks=all: its disk may lose what was acknowledged"
-        yield "min.insync.replicas", said, f"set it to {settings.replicas // 2 + 1}"
+        yield "min.insync.replicas", said, _in_sync(settings.replicas, settings.replicas // 2 + 1)
     elif settings.min_in_sync >= settings.replicas:
         said = f"with {settings.replicas} replicas the loss of any one broker refuses all writes with acks=all"
-        yield "min.insync.replicas", said, f"set it to {settings.replicas - 1}"
+        yield "min.insync.replicas", said, _in_sync(settings.replicas, settings.replicas - 1)
     if settings.offsets_replicas == 1 and settings.replicas > 1:
         said = "what groups commit has one replica: the groups of a broker that ends wait for it"
         yield "offsets.topic.replication.factor", said, "set it to 3, before __consumer_offsets is created"
     yield from _of_transactions(settings)
+
+
+def _in_sync(replicas: int, count: int) -> str:
+    """What to do about the least number in sync. With two replicas either number endangers something."""
+    return f"set it to {count}" if replicas > 2 else "have three replicas, and set it to 2"
 
 
 def _of_transactions(settings: Safety) -> Iterator[tuple[str, str, str]]:
@@ -93,10 +98,10 @@ def _of_transactions(settings: Safety) -> Iterator[tuple[str, str, str]]:
         yield "transaction.state.log.replication.factor", said, "set it to 3, before __transaction_state is created"
     elif least == 1:
         said = f"of {replicas} replicas one is enough for a decision about a transaction: its disk may lose it"
-        yield "transaction.state.log.min.isr", said, f"set it to {replicas // 2 + 1}"
+        yield "transaction.state.log.min.isr", said, _in_sync(replicas, replicas // 2 + 1)
     elif least >= replicas:
         said = f"with {replicas} replicas the loss of any one broker ends all transactions"
-        yield "transaction.state.log.min.isr", said, f"set it to {replicas - 1}"
+        yield "transaction.state.log.min.isr", said, _in_sync(replicas, replicas - 1)
 
 
 def of_directory(found: Directory, broker_id: int, cluster_id: str | None) -> Iterator[Check]:
