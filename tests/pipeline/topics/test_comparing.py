@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.pipeline.rigs.topic_files import BLANK, PAIRS, BrokerFiles, batch, replica_files, rewrite
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.jobs.verify_topics import replicas_in, verify_here
+from zab.pipeline.jobs.verify_topics import replicas_in, verify, verify_here
 from zab.pipeline.topics import comparing
-from zab.pipeline.topics.comparing import TopicFinding
+from zab.pipeline.topics.comparing import Compared, Group, TopicFinding, compare
 
 LAST = 2 * PAIRS
 
@@ -40,6 +40,20 @@ def test_equal_replicas_are_equal_however_the_work_is_cut(tmp_path: Path, task_b
     assert verified.findings == []
     assert (verified.partition_count, verified.broker_count, verified.batch_count) == (1, 3, 3 * PAIRS)
     assert verified.byte_count == sum(path.stat().st_size for path in tmp_path.glob("*/t-0/*.log"))
+
+
+def test_a_part_of_the_work_has_only_the_files_of_its_range(tmp_path: Path) -> None:
+    three(tmp_path)
+    counts = []
+
+    def compare_all(work: Sequence[tuple[int, Group, int, int]]) -> list[tuple[int, Compared]]:
+        counts.extend(sum(len(each.segments) for each in group.replicas) for _, group, _, _ in work)
+        return [(number, compare(group, start, until)) for number, group, start, until in work]
+
+    assert verify(replicas_in([tmp_path]), compare_all, task_bytes=1).findings == []
+    files = len(list(tmp_path.glob("*/t-0/*.log")))
+    assert len(counts) == files // 3 > 1
+    assert counts == [3] * len(counts)
 
 
 @pytest.mark.parametrize("task_bytes", [1, 1 << 30])

@@ -72,6 +72,7 @@ COMMANDS: Final = (
 """The commands sent to an admin port: none of them names a znode or a client."""
 _NAME: Final = re.compile(r"[^A-Za-z0-9.-]+")
 _TIMED_OUT: Final = "it does not answer in time"
+_JOURNAL_ELSEWHERE: Final = "its journal is where its standard error goes, and not in this: --log FILE adds it"
 
 
 @define
@@ -210,8 +211,7 @@ async def _of_brokers(files: list[str], seconds: float, found: _Found, *, has_lo
         name = f"broker-{number}-{_safe(Path(file).name)}"
         found.add(await broker_support.parts_of(str(number), name, file, seconds))
         if not has_logs:
-            reason = "its journal is where its standard error goes, and not in this: --log FILE adds it"
-            say(f"zab: {file}: {reason}", sys.stderr)
+            say(f"zab: {file}: {_JOURNAL_ELSEWHERE}", sys.stderr)
 
 
 def _of_members(
@@ -221,8 +221,7 @@ def _of_members(
         _of_configuration(f"{number}-{_safe(Path(file).name)}", file, each, found)
         _of_journals(str(number), each, log_bytes, found, with_audit=with_audit)
         if not has_logs and each.config is not None and each.config.journal.file is None:
-            reason = "its journal is where its standard error goes, and not in this: --log FILE adds it"
-            say(f"zab: {file} names no log.file: {reason}", sys.stderr)
+            say(f"zab: {file} names no log.file: {_JOURNAL_ELSEWHERE}", sys.stderr)
 
 
 def _report(to: Path, size: int, names: list[str], missing: dict[str, list[str]], *, as_json: bool) -> None:

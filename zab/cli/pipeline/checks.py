@@ -4,7 +4,8 @@ checks the replies that clients got.
 Wrong input is reported before Spark starts.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
@@ -14,7 +15,12 @@ from zab.cli.terminal import count_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from zab.pipeline.topics.comparing import TopicFinding
+    from zab.pipeline.verify.findings import Finding
+
 __all__ = ["check_verify", "history_job", "verify_job"]
+
+FindingT = TypeVar("FindingT", "Finding", "TopicFinding")
 
 _STATED_MAX: Final = 30
 
@@ -62,20 +68,38 @@ def verify_job(
     if topics:
         return _topics(run, topic or [])
     _look(run)
-    from zab.pipeline.jobs.verify import as_rows, findings_of
+    from zab.pipeline.jobs.sharing import as_rows
+    from zab.pipeline.jobs.verify import VERIFY, findings_of
 
     findings = findings_of(run.spark, run.dirs, chains=chains, snapshots=snapshots, replays=replays)
-    stated = [one for one in findings if not one.deviation]
-    for one in stated[:_STATED_MAX]:
-        who = f"{one.ensemble} member {one.member}" if one.member is not None else one.ensemble
-        place = f" ({one.file}, offset {one.offset})" if one.file is not None and one.offset is not None else ""
-        run.note(f"{who}: {one.kind}: {one.sentence}{place}")
-    if len(stated) > _STATED_MAX:
-        run.note(f"{len(stated) - _STATED_MAX} more that are no deviations")
-    found = [one for one in findings if one.deviation]
+    found = _deviations(run, findings, _shown)
     run.note(f"{len(found)} deviation{'s' * (len(found) != 1)}")
     run.shown = ("member", "kind", "zxid", "file", "offset", "sentence")
-    return as_rows(run.spark, found)
+    return as_rows(run.spark, VERIFY, found)
+
+
+def _deviations(run: Run, findings: Iterable[FindingT], shown: Callable[[FindingT], str]) -> list[FindingT]:
+    """What is a fault; the rest is told on standard error, up to a limit."""
+    stated: list[FindingT] = []
+    found: list[FindingT] = []
+    for one in findings:
+        (found if one.deviation else stated).append(one)
+    for one in stated[:_STATED_MAX]:
+        run.note(shown(one))
+    if len(stated) > _STATED_MAX:
+        run.note(f"{len(stated) - _STATED_MAX} more that are no deviations")
+    return found
+
+
+def _shown(one: "Finding") -> str:
+    who = f"{one.ensemble} member {one.member}" if one.member is not None else one.ensemble
+    place = f" ({one.file}, offset {one.offset})" if one.file is not None and one.offset is not None else ""
+    return f"{who}: {one.kind}: {one.sentence}{place}"
+
+
+def _shown_of_topic(one: "TopicFinding") -> str:
+    who = "" if one.broker is None else f", broker {one.broker}"
+    return f"{one.topic}-{one.partition}{who}: {one.kind}: {one.sentence}"
 
 
 def _look(run: Run) -> None:
@@ -96,23 +120,18 @@ def _look(run: Run) -> None:
 
 
 def _topics(run: Run, names: list[str]) -> "DataFrame":
-    from zab.pipeline.jobs.verify_topics import replicas_in, topic_rows, verify_in
+    from zab.pipeline.jobs.sharing import as_rows
+    from zab.pipeline.jobs.verify_topics import VERIFY_TOPICS, replicas_in, verify_in
 
     replicas = replicas_in(run.dirs, names)
     verified = verify_in(run.spark, replicas)
-    stated = [one for one in verified.findings if not one.deviation]
-    for one in stated[:_STATED_MAX]:
-        who = "" if one.broker is None else f", broker {one.broker}"
-        run.note(f"{one.topic}-{one.partition}{who}: {one.kind}: {one.sentence}")
-    if len(stated) > _STATED_MAX:
-        run.note(f"{len(stated) - _STATED_MAX} more that are no deviations")
-    found = [one for one in verified.findings if one.deviation]
+    found = _deviations(run, verified.findings, _shown_of_topic)
     run.note(
         f"{count_of(verified.partition_count, 'partition')} of {count_of(verified.broker_count, 'broker')}, "
         f"{verified.batch_count:,} batches, {verified.byte_count:,} bytes; {count_of(len(found), 'deviation')}"
     )
     run.shown = ("topic", "partition", "broker", "kind", "offset", "until", "epoch", "file", "position", "sentence")
-    return topic_rows(run.spark, found)
+    return as_rows(run.spark, VERIFY_TOPICS, found)
 
 
 def history_job(

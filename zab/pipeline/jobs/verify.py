@@ -19,16 +19,15 @@ driver, at most some 200,000 for each member.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-import pyarrow as pa
 from attrs import evolve
 
 from zab.pipeline.inventory import Dirs, Inventory, inventory
+from zab.pipeline.jobs.sharing import as_rows, spread
 from zab.pipeline.member_files import MemberFiles, SnapshotFile
-from zab.pipeline.reading.planning import TASK_BYTES
 from zab.pipeline.reading.spans import Span
-from zab.pipeline.schema import Column, arrow_schema, ddl
+from zab.pipeline.schema import Column
 from zab.pipeline.verify.compare import Comparison, MemberHistory
 from zab.pipeline.verify.expected import Configuration, configuration_in, not_given, several_ensembles
 from zab.pipeline.verify.files import FileReport, Held, Task, examine, held
@@ -43,10 +42,9 @@ from zab.pipeline.verify.snapshots import (
 )
 
 if TYPE_CHECKING:
-    from pyspark import RDD, SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["VERIFY", "as_rows", "find", "find_in_snapshots", "findings_of", "verify"]
+__all__ = ["VERIFY", "find", "find_in_snapshots", "findings_of", "verify"]
 
 VERIFY: Final = (
     Column("ensemble", "string", "as in the log"),
@@ -63,11 +61,7 @@ _SHIFT_MIN: Final = 16
 _BUCKETS_MAX: Final = 200_000
 # The least size of a transaction in a log; it only has to bound the count of buckets.
 _TRANSACTION_BYTES: Final = 64
-_SLICES_MAX: Final = 4_096
-_SLICES_PER_CORE: Final = 2
 _TAIL_ZXIDS: Final = 1 << 20
-
-T = TypeVar("T")
 
 _Key: TypeAlias = tuple[str, int, int, bool]
 """A Drill as a key that Spark hashes alike in every process."""
@@ -84,7 +78,7 @@ def verify(
 
     chains: hash every batch of native logs. snapshots: read all snapshots. replays: how many of the newest snapshots of
     each ensemble are compared with what the logs make of older ones; this reads all snapshots, too."""
-    return as_rows(spark, findings_of(spark, dirs, chains=chains, snapshots=snapshots, replays=replays))
+    return as_rows(spark, VERIFY, findings_of(spark, dirs, chains=chains, snapshots=snapshots, replays=replays))
 
 
 def findings_of(
@@ -94,17 +88,17 @@ def findings_of(
     context = spark.sparkContext
 
     def examine_all(tasks: Sequence[Task]) -> list[FileReport]:
-        return list(_spread(context, tasks, lambda task: task.span.file.size).map(examine).collect())
+        return list(spread(context, tasks, lambda task: task.span.file.size).map(examine).collect())
 
     def look_into(ranges: Sequence[_Ranges]) -> list[Finding]:
-        parts = _spread(context, ranges, lambda each: each[0].file.size).flatMap(_read_ranges)
+        parts = spread(context, ranges, lambda each: each[0].file.size).flatMap(_read_ranges)
         return list(parts.groupByKey().flatMap(_compare_parts).collect())
 
     def examine_snapshots(tasks: Sequence[SnapshotTask]) -> list[SnapshotReport]:
-        return list(_spread(context, tasks, lambda task: task.file.size).map(examine_snapshot).collect())
+        return list(spread(context, tasks, lambda task: task.file.size).map(examine_snapshot).collect())
 
     def look_for_configurations(files: Sequence[SnapshotFile]) -> list[Configuration | None]:
-        return list(_spread(context, files, lambda file: file.size).map(configuration_in).collect())
+        return list(spread(context, files, lambda file: file.size).map(configuration_in).collect())
 
     found = inventory(dirs)
     findings = find(found, examine_all, look_into, look_for_configurations, chains=chains)
@@ -118,27 +112,6 @@ def findings_of(
                 own = [report for report in reports if report.ensemble == ensemble]
                 findings += verify_replay(spark, members, own, newest=replays)
     return in_order(findings)
-
-
-def as_rows(spark: "SparkSession", findings: Iterable[Finding]) -> "DataFrame":
-    """Rows of VERIFY, in this order."""
-    rows = [{column.name: getattr(finding, column.name) for column in VERIFY} for finding in findings]
-    if not rows:
-        return spark.createDataFrame([], ddl(VERIFY))
-    return spark.createDataFrame(pa.Table.from_pylist(rows, arrow_schema(VERIFY)))
-
-
-def _spread(context: "SparkContext", items: Sequence[T], size: Callable[[T], int]) -> "RDD[T]":
-    """Give each Spark task about as many bytes: one large file, or many small ones. Starting a task takes as long as
-    reading some megabytes."""
-    least = context.defaultParallelism * _SLICES_PER_CORE
-    count = max(1, min(max(least, sum(map(size, items)) // TASK_BYTES), len(items), _SLICES_MAX))
-    largest_first = sorted(items, key=size, reverse=True)
-    return context.parallelize([largest_first[number::count] for number in range(count)], count).flatMap(_each)
-
-
-def _each(items: Sequence[T]) -> Sequence[T]:
-    return items
 
 
 def examine_here(tasks: Sequence[Task]) -> list[FileReport]:

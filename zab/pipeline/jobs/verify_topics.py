@@ -12,19 +12,19 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import pyarrow as pa
 from attrs import frozen
 
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Dirs, shown_dirs
-from zab.pipeline.schema import Column, arrow_schema, ddl
+from zab.pipeline.jobs.sharing import as_rows, spread
+from zab.pipeline.schema import Column
 from zab.pipeline.topics.comparing import Compared, Group, TopicFinding, compare, judge
 from zab.pipeline.topics.replicas import Replica, find_replicas
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["VERIFY_TOPICS", "TopicsVerified", "replicas_in", "topic_rows", "verify_here", "verify_topics"]
+__all__ = ["VERIFY_TOPICS", "TopicsVerified", "replicas_in", "verify_here", "verify_topics"]
 
 VERIFY_TOPICS: Final = (
     Column("topic", "string", "the topic"),
@@ -42,7 +42,7 @@ VERIFY_TOPICS: Final = (
 TASK_BYTES: Final = 256 << 20
 
 _Work: TypeAlias = tuple[int, Group, int, int]
-"""Number of the partition, its replicas, a range of offsets."""
+"""Number of the partition, its replicas with the files of the range alone, a range of offsets."""
 CompareAll: TypeAlias = Callable[[Sequence[_Work]], list[tuple[int, Compared]]]
 
 
@@ -59,7 +59,7 @@ class TopicsVerified:
 
 def verify_topics(spark: "SparkSession", dirs: Dirs, topics: Iterable[str] = ()) -> "DataFrame":
     """The findings, deviations first: rows of VERIFY_TOPICS. `topics`: only these. Raises PipelineError."""
-    return topic_rows(spark, verify_in(spark, replicas_in(dirs, topics)).findings)
+    return as_rows(spark, VERIFY_TOPICS, verify_in(spark, replicas_in(dirs, topics)).findings)
 
 
 def replicas_in(dirs: Dirs, topics: Iterable[str] = ()) -> list[Replica]:
@@ -79,7 +79,7 @@ def verify_in(spark: "SparkSession", replicas: Sequence[Replica]) -> TopicsVerif
     context = spark.sparkContext
 
     def compare_all(work: Sequence[_Work]) -> list[tuple[int, Compared]]:
-        return list(context.parallelize(list(work), max(1, len(work))).map(_compare).collect())
+        return list(spread(context, work, _bytes_of).map(_compare).collect())
 
     return verify(replicas, compare_all)
 
@@ -94,7 +94,7 @@ def verify(replicas: Sequence[Replica], compare_all: CompareAll, *, task_bytes: 
     given = [list(each) for _, each in groupby(replicas, key=lambda one: one.key)]
     groups = [Group.of(each) for each in given]
     work: list[_Work] = [
-        (number, group, start, until)
+        (number, group.within(start, until), start, until)
         for number, group in enumerate(groups)
         if group.replicas
         for start, until in group.cuts(task_bytes)
@@ -118,12 +118,8 @@ def verify(replicas: Sequence[Replica], compare_all: CompareAll, *, task_bytes: 
     )
 
 
-def topic_rows(spark: "SparkSession", findings: Iterable[TopicFinding]) -> "DataFrame":
-    """Rows of VERIFY_TOPICS, in this order."""
-    rows = [{column.name: getattr(finding, column.name) for column in VERIFY_TOPICS} for finding in findings]
-    if not rows:
-        return spark.createDataFrame([], ddl(VERIFY_TOPICS))
-    return spark.createDataFrame(pa.Table.from_pylist(rows, arrow_schema(VERIFY_TOPICS)))
+def _bytes_of(work: _Work) -> int:
+    return sum(segment.size for replica in work[1].replicas for segment in replica.segments)
 
 
 def _compare(work: _Work) -> tuple[int, Compared]:

@@ -149,6 +149,10 @@ class Group:
         """Whether a cleaner was there, as far as a directory says."""
         return any(each.mark is not None and each.cleaned > 0 for each in self.replicas)
 
+    def within(self, start: int, until: int) -> "Group":
+        """With only the files that offsets in [start, until) are read from."""
+        return evolve(self, replicas=tuple(each.within(start, until) for each in self.replicas))
+
     def cuts(self, size_max: int) -> list[tuple[int, int]]:
         """Ranges of offsets that end where log files do, of some `size_max` bytes of the largest replica each."""
         largest = max(self.replicas, key=lambda each: sum(one.size for one in each.segments))
