@@ -1,0 +1,210 @@
+"""What a bookie may say, and which rule it breaks if it says something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from zab.ledger.entries.digests import DigestType
+from zab.ledger.entries.envelope import Digest, Entry
+from zab.ledger.entries.ids import BookieId
+from zab.ledger.metadata.ledger_metadata import Fragment, LedgerMetadata
+from zab.ledger.wire.messages import (
+    Added,
+    AddEntry,
+    BatchRead,
+    EntryRead,
+    LacRead,
+    LacWritten,
+    ReadBatch,
+    ReadEntry,
+    ReadLac,
+    WriteLac,
+)
+from zab.ledger.wire.status import Status
+from zab.simulator.ledgers.bookie_judge import BookieJudge
+from zab.simulator.ledgers.judge import Judge
+from zab.simulator.world.verdict import SafetyError
+
+B1, B2, B3 = BookieId("b1"), BookieId("b2"), BookieId("b3")
+LEDGER = 7
+KEY = bytes(20)
+DIGEST = Digest(DigestType.CRC32C, b"")
+
+
+def envelope(entry: int, lac: int = -1) -> bytes:
+    return DIGEST.pack(Entry(LEDGER, entry, lac, entry + 1, b"x"))
+
+
+class Bookies:
+    """A ledger with three bookies, and what they say."""
+
+    def __init__(self) -> None:
+        self.judge = Judge()
+        metadata = LedgerMetadata(ensemble_size=3, write_quorum=3, ack_quorum=2, fragments=(Fragment(0, (B1, B2, B3)),))
+        self.judge.created(LEDGER, metadata)
+        self.of = BookieJudge(self.judge)
+
+    def acknowledge(self, entry: int, bookie: BookieId = B1, *, is_recovery: bool = False, lac: int = -1) -> None:
+        request = AddEntry(LEDGER, entry, KEY, envelope(entry, lac), is_recovery)
+        self.of.answers(bookie, request, Added(Status.OK, LEDGER, entry))
+
+    def read(
+        self, entry: int, status: Status, *, is_fencing: bool = False, data: bytes = b"", max_lac: int | None = None
+    ) -> None:
+        request = ReadEntry(LEDGER, entry, KEY, is_fencing=is_fencing)
+        self.of.answers(B1, request, EntryRead(status, LEDGER, entry, data, max_lac))
+
+    def write_lac(self, lac: int) -> None:
+        packet = DIGEST.pack_lac(LEDGER, lac)
+        self.of.answers(B1, WriteLac(LEDGER, lac, KEY, packet), LacWritten(Status.OK, LEDGER))
+
+    def read_lac(self, lac: int | None) -> None:
+        packet = b"" if lac is None else DIGEST.pack_lac(LEDGER, lac)
+        self.of.answers(B1, ReadLac(LEDGER), LacRead(Status.OK, LEDGER, packet, envelope(0)))
+
+
+@pytest.fixture
+def bookies() -> Bookies:
+    return Bookies()
+
+
+@contextmanager
+def breaks(rule: str) -> Iterator[None]:
+    with pytest.raises(SafetyError) as found:
+        yield
+    assert found.value.rule == rule
+
+
+def test_what_a_bookie_may_say(bookies: Bookies) -> None:
+    bookies.acknowledge(0)
+    bookies.read(1, Status.NO_ENTRY, is_fencing=True)
+    bookies.acknowledge(0)
+    bookies.acknowledge(1, is_recovery=True)
+    bookies.acknowledge(1, B2)
+    bookies.read(1, Status.OK, data=envelope(1))
+    bookies.read(-1, Status.OK, data=envelope(1))
+    bookies.read(0, Status.IO_ERROR)
+    assert bookies.judge.of(LEDGER).copies == {0: {B1}, 1: {B1, B2}}
+
+
+@pytest.mark.parametrize("entry", [1, -1])
+def test_g8_who_denied_an_entry_takes_no_ordinary_add_of_it(bookies: Bookies, entry: int) -> None:
+    """S1, S5."""
+    bookies.read(entry, Status.NO_LEDGER if entry < 0 else Status.NO_ENTRY, is_fencing=True)
+    with breaks("G8"):
+        bookies.acknowledge(1)
+
+
+def test_g8_only_fencing_reads_count(bookies: Bookies) -> None:
+    bookies.read(1, Status.NO_ENTRY)
+    bookies.acknowledge(1)
+
+
+@pytest.mark.parametrize("entry", [0, -1])
+def test_absence_is_not_said_of_what_was_acknowledged(bookies: Bookies, entry: int) -> None:
+    """S3."""
+    bookies.acknowledge(0)
+    with breaks("absence"):
+        bookies.read(entry, Status.NO_ENTRY)
+
+
+def test_absence_in_a_batch(bookies: Bookies) -> None:
+    bookies.acknowledge(0)
+    with breaks("absence"):
+        bookies.of.answers(B1, ReadBatch(LEDGER, 0, 5, 100), BatchRead(Status.NO_ENTRY, LEDGER, 0))
+
+
+def test_absence_may_be_said_of_a_ledger_that_is_gone(bookies: Bookies) -> None:
+    bookies.acknowledge(0)
+    bookies.judge.deleted(LEDGER)
+    bookies.read(0, Status.NO_LEDGER)
+
+
+def test_the_highest_entry_is_the_highest(bookies: Bookies) -> None:
+    bookies.acknowledge(0)
+    bookies.acknowledge(1)
+    with breaks("absence"):
+        bookies.read(-1, Status.OK, data=envelope(0))
+
+
+@pytest.mark.parametrize(
+    "show",
+    [
+        Bookies.read,
+        lambda bookies, *_, data: bookies.of.answers(
+            B1, ReadBatch(LEDGER, 0, 5, 100), BatchRead(Status.OK, LEDGER, 0, (data,))
+        ),
+    ],
+)
+def test_g3_a_bookie_answers_with_the_bytes_that_it_got(bookies: Bookies, show: Callable[..., None]) -> None:
+    bookies.acknowledge(0)
+    show(bookies, 0, Status.OK, data=envelope(0))
+    with breaks("G3"):
+        show(bookies, 0, Status.OK, data=envelope(0)[:-1] + b"y")
+
+
+def test_g3_a_bookie_answers_with_the_entry_that_it_is_asked_for(bookies: Bookies) -> None:
+    with breaks("G3"):
+        bookies.read(0, Status.OK, data=envelope(1))
+
+
+def test_g5_a_bookie_knows_no_lac_that_is_not_confirmed(bookies: Bookies) -> None:
+    bookies.read(0, Status.OK, data=envelope(0), max_lac=-1)
+    with breaks("G5"):
+        bookies.read(0, Status.OK, data=envelope(0), max_lac=0)
+
+
+def test_durability_an_explicit_lac_stays(bookies: Bookies) -> None:
+    """S16."""
+    bookies.judge.of(LEDGER).acknowledged = 5
+    bookies.write_lac(3)
+    bookies.read_lac(3)
+    for lac in (2, None):
+        with breaks("durability"):
+            bookies.read_lac(lac)
+
+
+def test_durability_what_was_acknowledged_is_there_after_a_start(bookies: Bookies) -> None:
+    bookies.acknowledge(0)
+    bookies.acknowledge(1)
+    bookies.of.restarted(B1, LEDGER, [0, 1, 2])
+    with breaks("durability"):
+        bookies.of.restarted(B1, LEDGER, [1, 2])
+    bookies.judge.deleted(LEDGER)
+    bookies.of.restarted(B1, LEDGER, [])
+
+
+def test_an_add_that_need_not_be_durable_is_no_copy(bookies: Bookies) -> None:
+    request = AddEntry(LEDGER, 0, KEY, envelope(0), is_deferred=True)
+    bookies.of.answers(B1, request, Added(Status.OK, LEDGER, 0))
+    assert not bookies.judge.of(LEDGER).copies
+
+
+def test_marks_rise(bookies: Bookies) -> None:
+    """S15."""
+    bookies.of.checkpoints(B1, (3, 100))
+    bookies.of.checkpoints(B1, (3, 100))
+    bookies.of.removes_journals(B1, 3)
+    with breaks("marks"):
+        bookies.of.removes_journals(B1, 4)
+    with breaks("marks"):
+        bookies.of.checkpoints(B1, (3, 99))
+
+
+def test_collection_takes_only_ledgers_that_are_gone(bookies: Bookies) -> None:
+    """S12, S13."""
+    bookies.of.removes(B1, 8)
+    with breaks("collection"):
+        bookies.of.removes(B1, LEDGER)
+    bookies.judge.deleted(LEDGER)
+    bookies.of.removes(B1, LEDGER)
+
+
+def test_a_bookie_that_lost_its_disk_has_acknowledged_nothing(bookies: Bookies) -> None:
+    bookies.acknowledge(0)
+    bookies.of.loses_disk(B1)
+    bookies.read(0, Status.NO_LEDGER)
+    assert bookies.judge.of(LEDGER).copies_of(0) == 0

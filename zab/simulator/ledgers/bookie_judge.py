@@ -1,0 +1,194 @@
+"""What a bookie may answer, and what it has to keep. The rules have the numbers of the guarantees of a ledger, or name
+what a bookie does.
+
+    "G3"                an entry has the same bytes in every answer
+    "G8"                a bookie that did not have an entry at a fencing read of it never acknowledges an ordinary add of it
+    fences      a ledger that has answered a fencing request stays fenced: no ordinary add is accepted after that
+    durability  what was answered with OK survives: an entry, an explicit LAC
+    absence     NO_ENTRY or NO_LEDGER is said only of what the bookie has never acknowledged, or of a deleted ledger
+    marks       a checkpoint never falls, and no journal above it is removed
+    collection  only ledgers are removed that are gone from the metadata
+
+Not here: what users of ledgers are told (`judge`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import attrs
+
+from zab.ledger.entries.envelope import header_of, lac_header_of
+from zab.ledger.entries.ids import BookieId
+from zab.ledger.wire.messages import (
+    Added,
+    AddEntry,
+    Answer,
+    BatchRead,
+    EntryRead,
+    LacRead,
+    LacWritten,
+    ReadBatch,
+    ReadEntry,
+    Request,
+    WriteLac,
+)
+from zab.ledger.wire.status import Status
+from zab.simulator.ledgers.judge import Judge
+from zab.simulator.world.verdict import SafetyError, demand
+
+HIGHEST: Final = -1
+"""In place of an entry: the one with the highest id."""
+
+
+@attrs.define(eq=False)
+class OnBookie:
+    """What one bookie has said of one ledger."""
+
+    held: set[int] = attrs.Factory(set)
+    """The entries that it has acknowledged, durably."""
+    denied: set[int] = attrs.Factory(set)
+    """The entries that it did not have when it answered a fencing read of them."""
+    explicit_lac: int = -1
+    """The highest explicit LAC that it has acknowledged."""
+    is_removed: bool = False
+    is_denied: bool = False
+    """Whether it had no entry at all when it answered a fencing read."""
+
+
+class BookieJudge:
+    """See the docstring of the module."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self._bookies: dict[BookieId, dict[int, OnBookie]] = {}
+        self._marks: dict[BookieId, tuple[int, int]] = {}
+
+    def of(self, bookie: BookieId, ledger: int) -> OnBookie:
+        """What this bookie has said of this ledger."""
+        return self._bookies.setdefault(bookie, {}).setdefault(ledger, OnBookie())
+
+    def ledgers_of(self, bookie: BookieId) -> dict[int, OnBookie]:
+        """All ledgers that this bookie has said something of."""
+        return self._bookies.setdefault(bookie, {})
+
+    # --------------------------------------------------------------------------------------------------------- answers
+
+    def answers(self, bookie: BookieId, request: Request, answer: Answer) -> None:
+        """A bookie sends this answer."""
+        self._judge.counts[f"{type(answer).__name__}: {_status(answer).value}"] += 1
+        match request, answer:
+            case AddEntry(), Added(Status.OK):
+                self._added(bookie, request)
+            case ReadEntry(ledger, entry), EntryRead(status):
+                self._read(bookie, request, answer)
+                if status.proves_absence and request.previous_lac is None:
+                    self._denied(bookie, ledger, entry, is_fencing=request.is_fencing)
+            case ReadBatch(ledger, first), BatchRead(status, _, _, envelopes):
+                for entry, envelope in enumerate(envelopes, first):
+                    self._has_bytes(bookie, ledger, entry, envelope)
+                if status.proves_absence:
+                    self._denied(bookie, ledger, first, is_fencing=request.is_fencing)
+            case WriteLac(ledger, lac), LacWritten(Status.OK):
+                on = self.of(bookie, ledger)
+                on.explicit_lac = max(on.explicit_lac, lac)
+            case _, LacRead(Status.OK):
+                self._lac_read(bookie, answer)
+
+    def _added(self, bookie: BookieId, request: AddEntry) -> None:
+        on = self.of(bookie, request.ledger)
+        where = f"entry {request.entry} of ledger {request.ledger}"
+        if not request.is_recovery and (request.entry in on.denied or on.is_denied):
+            raise SafetyError("G8", f"{bookie} acknowledges {where}, which it did not have at a fencing read")
+        if not request.is_deferred:
+            on.held.add(request.entry)
+            self._judge.has_copy(bookie, request.ledger, request.entry)
+        self._judge.has_bytes(request.ledger, request.entry, request.envelope, f"is on {bookie}")
+
+    def _read(self, bookie: BookieId, request: ReadEntry, answer: EntryRead) -> None:
+        if answer.max_lac is not None:
+            self._judge.shows(request.ledger, answer.max_lac, f"an answer of {bookie}")
+        if answer.status is not Status.OK or not answer.envelope:
+            return
+        ledger, entry, lac, _ = header_of(answer.envelope)
+        demand(ledger == request.ledger, "G3", f"{bookie} answers with ledger {ledger} for {request.ledger}")
+        if request.entry >= 0:
+            demand(entry == request.entry, "G3", f"{bookie} answers with entry {entry} for {request.entry}")
+        elif request.previous_lac is None:
+            highest = max(self.of(bookie, ledger).held, default=HIGHEST)
+            text = f"{bookie} says that entry {entry} of ledger {ledger} is its highest, and has acknowledged {highest}"
+            demand(entry >= highest, "absence", text)
+        self._has_bytes(bookie, ledger, entry, answer.envelope)
+        self._judge.shows(ledger, lac, f"entry {entry}, read from {bookie}")
+
+    def _has_bytes(self, bookie: BookieId, ledger: int, entry: int, envelope: bytes) -> None:
+        self._judge.has_bytes(ledger, entry, envelope, f"is read from {bookie}")
+
+    def _denied(self, bookie: BookieId, ledger: int, entry: int, *, is_fencing: bool) -> None:
+        """It says that it does not have this entry, or none at all."""
+        on = self.of(bookie, ledger)
+        known = self._judge.ledgers.get(ledger)
+        is_gone = known is not None and known.is_deleted
+        if not is_gone and (entry in on.held or (entry == HIGHEST and on.held)):
+            what = f"any entry of ledger {ledger}" if entry == HIGHEST else f"entry {entry} of ledger {ledger}"
+            raise SafetyError("absence", f"{bookie} says that it does not have {what}, and has acknowledged it")
+        if is_fencing and entry == HIGHEST:
+            on.is_denied = True
+        elif is_fencing:
+            on.denied.add(entry)
+
+    def _lac_read(self, bookie: BookieId, answer: LacRead) -> None:
+        lac = HIGHEST
+        if answer.packet:
+            lac = lac_header_of(answer.packet)[1]
+            self._judge.shows(answer.ledger, lac, f"an explicit LAC of {bookie}")
+        if answer.envelope:
+            ledger, entry, piggybacked, _ = header_of(answer.envelope)
+            self._has_bytes(bookie, ledger, entry, answer.envelope)
+            lac = max(lac, piggybacked)
+        before = self.of(bookie, answer.ledger).explicit_lac
+        text = f"{bookie} says that the LAC of ledger {answer.ledger} is {lac}, and has acknowledged {before}"
+        demand(lac >= before, "durability", text)
+
+    # --------------------------------------------------------------------------------------------------------- storage
+
+    def restarted(self, bookie: BookieId, ledger: int, entries: Iterable[int]) -> None:
+        """A bookie has recovered from its disk, and has these entries of a ledger."""
+        on = self.of(bookie, ledger)
+        known = self._judge.ledgers.get(ledger)
+        if on.is_removed or known is None or known.is_deleted:
+            return
+        lost = sorted(on.held.difference(entries))
+        if lost:
+            text = f"{bookie} has acknowledged entry {lost[0]} of ledger {ledger}, and has it no more after its start"
+            raise SafetyError("durability", text)
+
+    def checkpoints(self, bookie: BookieId, mark: tuple[int, int]) -> None:
+        """A bookie writes down that everything before this place in its journals (file, offset) is in its segments."""
+        before = self._marks.get(bookie, (0, 0))
+        demand(mark >= before, "marks", f"the checkpoint of {bookie} falls from {before} to {mark}")
+        self._marks[bookie] = mark
+
+    def removes_journals(self, bookie: BookieId, below: int) -> None:
+        """A bookie removes its journal files with lower numbers."""
+        mark = self._marks.get(bookie, (0, 0))
+        demand(below <= mark[0], "marks", f"{bookie} removes the journals below {below}, its checkpoint is {mark}")
+
+    def removes(self, bookie: BookieId, ledger: int) -> None:
+        """A bookie removes a ledger."""
+        known = self._judge.ledgers.get(ledger)
+        if known is not None and not known.is_deleted:
+            raise SafetyError("collection", f"{bookie} removes ledger {ledger}, which is in the metadata")
+        self._judge.counts["ledgers collected"] += 1
+        self.of(bookie, ledger).is_removed = True
+
+    def loses_disk(self, bookie: BookieId) -> None:
+        """A bookie starts again from nothing, under its name."""
+        self._bookies.pop(bookie, None)
+        self._marks.pop(bookie, None)
+        self._judge.loses_disk(bookie)
+
+
+def _status(answer: Answer) -> Status:
+    return answer.status
