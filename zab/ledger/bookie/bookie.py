@@ -1,0 +1,250 @@
+"""One bookie: requests in, answers and changes of files out. Pure; `events.py` says what its host keeps.
+
+    open_files(disk, …)        what is durable, before anything is answered (`opening.py`)
+    Bookie(config, opened, …)  the core
+    step(now_ms, inputs)       decides everything that came, in order, and returns what is to be done
+    deadline_ms                when it wants to be called again, at the latest
+
+Decided here is the order of a turn: adds that follow each other are taken in one loop (`writes.py`), everything else
+one by one; then comes what waits for time; then everything that this turn journals becomes one append. Not decided
+here: what is answered when (`writes.py`, `reads.py`, `journal.py`), when the cache is flushed (`checkpoints.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from zab.ledger.bookie.checkpoints import Checkpoints
+from zab.ledger.bookie.config import BookieConfig
+from zab.ledger.bookie.disk_reads import DiskReads
+from zab.ledger.bookie.events import (
+    Asked,
+    CheckpointSaved,
+    ConnectionClosed,
+    Effects,
+    Input,
+    JobFailed,
+    JournalDurable,
+    JournalFailed,
+    JournalPrepared,
+    LostEntries,
+    Ordered,
+    PrepareJournal,
+    ReadDone,
+    SegmentsRemoved,
+    SegmentWritten,
+    Space,
+    StateSaved,
+)
+from zab.ledger.bookie.journal import Journal
+from zab.ledger.bookie.long_polls import LongPolls
+from zab.ledger.bookie.opening import Opened
+from zab.ledger.bookie.reads import Reads
+from zab.ledger.bookie.segments import Segments
+from zab.ledger.bookie.space import SpaceRule
+from zab.ledger.bookie.write_cache import WriteCache
+from zab.ledger.bookie.writes import Writes
+from zab.ledger.wire.messages import (
+    AddEntry,
+    BookieInfo,
+    BookieInfoWanted,
+    Forced,
+    ForceLedger,
+    GetBookieInfo,
+    ListEntries,
+    ReadBatch,
+    ReadEntry,
+    ReadLac,
+    WriteLac,
+    answer_without,
+)
+from zab.ledger.wire.status import Status
+
+NOTHING_TO_DO: Final = 1 << 62
+
+
+class Bookie:
+    """See the docstring of the module."""
+
+    def __init__(self, config: BookieConfig, opened: Opened, now_ms: int) -> None:
+        self._config = config
+        self._now_ms = now_ms
+        self.table = opened.table
+        self.segments = Segments(
+            opened.segments, read_ahead_bytes=config.read_ahead_bytes, cache_bytes=config.read_cache_bytes
+        )
+        self._journal = Journal(opened.mark)
+        self._cache = WriteCache(self.table)
+        self._writes = Writes(config, self.table, self._cache, self._journal)
+        self._long_polls = LongPolls(config)
+        self._disk_reads = DiskReads(config)
+        self._reads = Reads(
+            config, self.table, self.segments, self._disk_reads, self._journal, self._writes, self._long_polls
+        )
+        self.checkpoints = Checkpoints(
+            config, self.table, self._cache, self.segments, self._journal, self._writes, opened
+        )
+        self.space = SpaceRule(config, now_ms)
+        self._prepared_for = -1
+        """For the roll after which journal file the next one was prepared."""
+        self._notes = list(opened.notes)
+        self._failure: str | None = None
+
+    @property
+    def deadline_ms(self) -> int:
+        """When `step` has something to do without an input."""
+        if self._failure is not None:
+            return NOTHING_TO_DO
+        deadlines = (self.checkpoints.deadline_ms, self._long_polls.deadline_ms, self.space.deadline_ms)
+        return min(each for each in deadlines if each is not None)
+
+    def step(self, now_ms: int, inputs: Sequence[Input], wall_ms: int = 0) -> Effects:
+        """Decide everything that came. `wall_ms`: milliseconds since 1970, for what is told to clients."""
+        effects = Effects()
+        if self._failure is not None:
+            return effects
+        self._now_ms = now_ms
+        self._take(inputs, effects, wall_ms)
+        self._reads.time_out(now_ms)
+        while self._writes.raised:
+            self._reads.wake(self._writes.raised.popitem()[0])
+        if self.space.asks(now_ms):
+            effects.asks_space = True
+        self.checkpoints.step(now_ms)
+        self._finish(effects)
+        return effects
+
+    def _take(self, inputs: Sequence[Input], effects: Effects, wall_ms: int) -> None:
+        adds: list[Asked] = []
+        for each in inputs:
+            if type(each) is Asked and type(each.request) is AddEntry:
+                adds.append(each)
+                continue
+            if adds:
+                self._writes.add(adds, wall_ms)
+                adds = []
+            if type(each) is Asked:
+                self._take_request(each, wall_ms)
+            else:
+                self._take_event(each, effects)
+            if self._failure is not None:
+                return
+        if adds:
+            self._writes.add(adds, wall_ms)
+
+    def _take_request(self, asked: Asked, wall_ms: int) -> None:
+        match asked.request:
+            case ReadEntry() as request:
+                self._reads.read(asked, request, self._now_ms)
+            case ReadBatch() as request:
+                self._reads.read_batch(asked, request)
+            case WriteLac() as request:
+                self._writes.write_lac(asked, request, wall_ms)
+            case ReadLac() as request:
+                self._reads.read_lac(asked, request)
+            case ForceLedger(ledger):
+                self._journal.wait(asked.connection, asked.number, Forced(Status.OK, ledger))
+            case ListEntries() as request:
+                self._reads.list_entries(asked, request)
+            case GetBookieInfo(wants):
+                self._reads.answers.append((asked.connection, asked.number, self._info(wants)))
+            case request:
+                # Logins and TLS are the host's.
+                refusal = answer_without(request, Status.BAD_REQUEST)
+                self._reads.answers.append((asked.connection, asked.number, refusal))
+
+    def _info(self, wants: BookieInfoWanted) -> BookieInfo:
+        known = self.space.known or Space(0, 0)
+        return BookieInfo(
+            Status.OK,
+            known.total if wants & BookieInfoWanted.CAPACITY else None,
+            known.free if wants & BookieInfoWanted.FREE else None,
+        )
+
+    def _take_event(self, event: Input, effects: Effects) -> None:
+        match event:
+            case JournalDurable(number, mark):
+                effects.answers += self._journal.durable(number, mark)
+                self._prepare_journal(effects)
+            case ReadDone(token, data):
+                self._disk_reads.done(token, data)
+            case SegmentWritten():
+                self.checkpoints.segment_written(event)
+            case StateSaved():
+                self.checkpoints.state_saved(event)
+            case CheckpointSaved():
+                self.checkpoints.checkpoint_saved(event)
+            case Space():
+                self.space.take(event)
+                self.checkpoints.retry()
+                self._set_mode(effects)
+            case Ordered(read_only):
+                self.space.order(read_only=read_only)
+                self._set_mode(effects)
+            case ConnectionClosed(connection):
+                self._long_polls.close(connection)
+            case LostEntries(keys):
+                for ledger, key in keys.items():
+                    self._writes.lose(ledger, key)
+            case JobFailed():
+                self._job_failed(event, effects)
+            case JournalFailed(reason):
+                self._fail(f"the journal cannot be written: {reason}", effects)
+            case JournalPrepared() | SegmentsRemoved():
+                pass
+            case _:
+                raise AssertionError(event)
+
+    def _prepare_journal(self, effects: Effects) -> None:
+        """Have the next journal file made before the current one is half full, so that there is room for it."""
+        sequence, offset = self._journal.mark
+        if sequence > self._prepared_for and offset >= self._config.journal_file_bytes // 2:
+            self._prepared_for = sequence
+            effects.jobs.append(PrepareJournal())
+
+    def _job_failed(self, event: JobFailed, effects: Effects) -> None:
+        if not event.is_full:
+            self._fail(f"{type(event.job).__name__} failed: {event.reason}", effects)
+            return
+        effects.reports.append(f"no room for {type(event.job).__name__}: {event.reason} -> read-only")
+        self.space.found_no_room()
+        self._set_mode(effects)
+        if isinstance(event.job, PrepareJournal):
+            self._prepared_for = -1
+        else:
+            self.checkpoints.failed(event)
+
+    def _set_mode(self, effects: Effects) -> None:
+        """Take or refuse adds, as the space is."""
+        before, self._writes.is_read_only = self._writes.is_read_only, self.space.is_read_only
+        self._writes.has_reserve = self.space.has_reserve
+        if before != self._writes.is_read_only:
+            effects.notes.append("read-only" if self._writes.is_read_only else "writable again")
+
+    def _fail(self, reason: str, effects: Effects) -> None:
+        """Nothing more is answered: what is not durable cannot be made so."""
+        self._failure = effects.failure = reason
+        effects.answers.clear()
+
+    def _finish(self, effects: Effects) -> None:
+        if self._failure is not None:
+            return
+        append, waiting = self._journal.take()
+        if append is not None:
+            effects.journal.append(append)
+        for answers in (waiting, self._writes.at_once, self._reads.answers):
+            if answers:
+                effects.answers += answers
+        self._writes.at_once.clear()
+        self._reads.answers.clear()
+        effects.reads = self._disk_reads.take()
+        effects.jobs += self.checkpoints.jobs
+        self.checkpoints.jobs.clear()
+        effects.notes += self._notes
+        self._notes.clear()
+        effects.reports += self.segments.reports
+        self.segments.reports.clear()
+        effects.takes_adds = not (
+            self.checkpoints.is_full or self._journal.pending_bytes >= self._config.journal_pending_bytes
+        )

@@ -1,0 +1,141 @@
+"""The state file: what a bookie knows of its ledgers besides their entries; and the checkpoint, which names one.
+
+    state/<number, 16 hex digits>     all ledgers and tombstones; the two newest are kept
+    checkpoint                        everything in the journal before its mark is in segments and in its state
+
+Both are replaced as a whole, durably. Numbers are big-endian, ids signed. State:
+
+    header, 64 bytes    magic "BSTA", version 1 (4), instance (16), uuid (16), number (8), count of ledgers (4),
+                        count of tombstone runs (4), zeros (4), CRC-32 of the 60 bytes before it
+    ledgers             ledger id (8), master key (20), flags (1; 1: fenced, 2: limbo), highest LAC (8), length of the
+                        explicit LAC's packet (1; 0: none), the packet
+    tombstones          first and last id of each run, 8 each
+    end                 CRC-32 of everything after the header
+
+A state may be newer than the mark of the checkpoint that names it: what the journal says after the mark is replayed on
+top of it, which changes nothing that it has already.
+
+Checkpoint, 68 bytes: magic "BCHK", version 1 (4), instance (16), uuid (16), sequence (8) and offset (8) of the mark,
+number of the state (8), CRC-32 of the 64 bytes before it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from struct import Struct
+from typing import Final
+from zlib import crc32
+
+import attrs
+
+from zab.ledger.bookie.config import Identity
+from zab.ledger.bookie.ledgers import Ledger, LedgerTable
+from zab.ledger.bookie.segment import ForeignFileError
+from zab.ledger.entries.envelope import lac_header_of
+from zab.ledger.entries.keys import KEY_BYTES
+
+DIRECTORY: Final = "state"
+CHECKPOINT: Final = "checkpoint"
+HEADER_BYTES: Final = 64
+
+_HEADER: Final = Struct(">4sI16s16sQII4x")
+_LEDGER: Final = Struct(f">q{KEY_BYTES}sBqB")
+_RUN: Final = Struct(">qq")
+_CHECKPOINT: Final = Struct(">4sI16s16sQQQ")
+_CRC: Final = Struct(">I")
+_FENCED: Final = 1
+_LIMBO: Final = 2
+_VERSION: Final = 1
+
+assert _HEADER.size + _CRC.size == HEADER_BYTES
+
+
+def state_path(number: int) -> str:
+    return f"{DIRECTORY}/{number:016x}"
+
+
+def pack_ledgers(ledgers: Iterable[Ledger]) -> bytes:
+    """Ledgers as they are in the file."""
+    return b"".join(
+        [
+            _LEDGER.pack(
+                each.id,
+                each.key,
+                _FENCED * each.is_fenced | _LIMBO * each.is_limbo,
+                each.lac,
+                len(each.lac_packet),
+            )
+            + each.lac_packet
+            for each in ledgers
+        ]
+    )
+
+
+def pack_state(
+    identity: Identity, number: int, ledgers: Sequence[bytes], count: int, tombstones: Sequence[tuple[int, int]]
+) -> bytes:
+    """The content of a state file."""
+    head = _HEADER.pack(b"BSTA", _VERSION, identity.instance, identity.uuid, number, count, len(tombstones))
+    body = b"".join((*ledgers, *(_RUN.pack(*run) for run in tombstones)))
+    return b"".join((head, _CRC.pack(crc32(head)), body, _CRC.pack(crc32(body))))
+
+
+def read_state(data: bytes, number: int, identity: Identity) -> LedgerTable | None:
+    """The ledgers in a state file; None if it is damaged. Raises ForeignFileError."""
+    if len(data) < HEADER_BYTES + _CRC.size or crc32(data[: _HEADER.size]) != _CRC.unpack_from(data, _HEADER.size)[0]:
+        return None
+    magic, version, instance, uuid, named, count, runs = _HEADER.unpack_from(data)
+    body = memoryview(data)[HEADER_BYTES : -_CRC.size]
+    if (magic, version, named) != (b"BSTA", _VERSION, number) or _CRC.pack(crc32(body)) != data[-_CRC.size :]:
+        return None
+    if (instance, uuid) != (identity.instance, identity.uuid):
+        raise ForeignFileError(f"{state_path(number)} belongs to another bookie or another cluster")
+    try:
+        return _read_body(body, count, runs)
+    except struct.error:
+        return None
+
+
+def _read_body(body: memoryview, count: int, runs: int) -> LedgerTable | None:
+    table, at, ledgers = LedgerTable(), 0, []
+    for _ in range(count):
+        ledger_id, key, flags, lac, length = _LEDGER.unpack_from(body, at)
+        at += _LEDGER.size
+        ledger = Ledger(ledger_id, key)
+        ledger.is_fenced, ledger.is_limbo, ledger.lac = bool(flags & _FENCED), bool(flags & _LIMBO), lac
+        if length:
+            ledger.lac_packet = bytes(body[at : at + length])
+            ledger.explicit_lac = lac_header_of(ledger.lac_packet)[1]
+        ledgers.append(ledger)
+        at += length
+    for _ in range(runs):
+        table.tombstones.add_run(*_RUN.unpack_from(body, at))
+        at += _RUN.size
+    table.by_id.update((ledger.id, ledger) for ledger in ledgers if ledger.id not in table.tombstones)
+    return table if at == len(body) else None
+
+
+@attrs.frozen
+class Checkpoint:
+    """Everything before `mark` is in segments and in the state of this number."""
+
+    mark: tuple[int, int]
+    state: int
+
+    def pack(self, identity: Identity) -> bytes:
+        head = _CHECKPOINT.pack(b"BCHK", _VERSION, identity.instance, identity.uuid, *self.mark, self.state)
+        return head + _CRC.pack(crc32(head))
+
+
+def read_checkpoint(data: bytes, identity: Identity) -> Checkpoint | None:
+    """The content of the checkpoint; None if it is damaged. Raises ForeignFileError."""
+    size = _CHECKPOINT.size
+    if len(data) != size + _CRC.size or crc32(data[:size]) != _CRC.unpack_from(data, size)[0]:
+        return None
+    magic, version, instance, uuid, sequence, offset, state = _CHECKPOINT.unpack_from(data)
+    if (magic, version) != (b"BCHK", _VERSION):
+        return None
+    if (instance, uuid) != (identity.instance, identity.uuid):
+        raise ForeignFileError(f"{CHECKPOINT} belongs to another bookie or another cluster")
+    return Checkpoint((sequence, offset), state)
