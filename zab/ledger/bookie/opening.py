@@ -200,10 +200,11 @@ class _Opening:
             if offset:
                 raise DamagedError(journal_path(sequence), offset, "the file is missing")
             return sequence
-        for expected in range(sequence, numbers[-1] + 1):
-            if expected not in numbers:
+        for expected, number in enumerate(numbers, sequence):
+            if expected != number:
                 raise DamagedError(journal_path(expected), 0, "the file is missing")
-            self._replay_file(opened, expected, offset if expected == sequence else 0, expected == numbers[-1])
+        for number in numbers:
+            self._replay_file(opened, number, offset if number == sequence else 0, number == numbers[-1])
         return numbers[-1]
 
     def _replay_file(self, opened: Opened, sequence: int, start: int, is_last: bool) -> None:

@@ -1,0 +1,270 @@
+"""Opening the files: torn tails, damage, leftovers."""
+
+from __future__ import annotations
+
+import pytest
+from attrs import evolve
+
+from tests.ledger.bookie.kit import DIGEST, IDENTITY, KEY, SMALL, Bench, add, envelope_of
+from zab.ledger.bookie.config import Identity
+from zab.ledger.bookie.frames import journal_path
+from zab.ledger.bookie.opening import DamagedError, open_files
+from zab.ledger.bookie.segment import ForeignFileError, segment_path
+from zab.ledger.entries.ids import NONE
+from zab.ledger.wire.messages import ListEntries, ReadBatch, ReadEntry, ReadLac, WriteLac
+from zab.ledger.wire.status import Status
+from zab.simulator.world.disk import FaultyDisk
+
+JOURNAL = journal_path(1)
+
+
+def restored(image: dict[str, bytes]) -> FaultyDisk:
+    disk = FaultyDisk()
+    disk.restore(image)
+    return disk
+
+
+@pytest.fixture(scope="module")
+def journal() -> tuple[dict[str, bytes], list[int]]:
+    """Files with a journal of three frames that say how far it is synced; where each frame ends."""
+    bench = Bench(evolve(SMALL, journal_file_bytes=1500))
+    ends = [64]
+    for entry in range(3):
+        bench.ask(add(1, entry), add(2, entry))
+        bench.store()
+        ends.append(bench.bookie._journal.mark[1])
+    return bench.disk.image(), ends
+
+
+def entries_in(disk: FaultyDisk) -> int:
+    """How many entries of ledger 1 a bookie of this disk has."""
+    bench = Bench(disk=disk)
+    return len(bench.answer(ReadBatch(1, 0, 0, 1 << 20)).envelopes)
+
+
+def test_every_prefix_of_the_journal(journal: tuple[dict[str, bytes], list[int]]) -> None:
+    """A file that was cut after what the last frame before it says to be synced was torn; before that, damaged."""
+    image, ends = journal
+    for size in range(0, ends[-1] + 1, 3):
+        disk = restored(image | {JOURNAL: image[JOURNAL][:size]})
+        frames = sum(end <= size for end in ends) - 1
+        # The header of frame n says that the file was synced up to its beginning.
+        is_damage = any(begin + 32 <= size < begin for begin in ends)
+        assert not is_damage
+        assert entries_in(disk) == max(frames, 0), size
+
+
+def test_flipped_bits_in_the_journal(journal: tuple[dict[str, bytes], list[int]]) -> None:
+    """Before the last frame that says so everything was durable: damage. In the last one it may be a tear."""
+    image, ends = journal
+    for bit in range(0, 8 * ends[-1], 37):
+        disk = restored(image)
+        disk.flip(JOURNAL, bit)
+        at = bit // 8
+        if at < ends[2]:
+            with pytest.raises(DamagedError) as caught:
+                open_files(disk, SMALL, IDENTITY)
+            assert caught.value.path == JOURNAL
+            assert caught.value.offset <= at
+            assert "decommission" in str(caught.value)
+        else:
+            assert entries_in(disk) == 2, at
+
+
+def test_an_idle_journal_says_how_far_it_is_synced() -> None:
+    bench = Bench()
+    bench.answer(add(1, 0))
+    end = bench.bookie._journal.mark[1]
+    bench.journal_files.idle()
+    bench.journal_files.idle()
+    bench.disk.flip(JOURNAL, 8 * (end - 1))
+    with pytest.raises(DamagedError):
+        bench.restart()
+    assert bench.disk.read(JOURNAL, end + 32, 100) == bytes(100), "it says so again and again"
+
+
+def test_a_file_that_another_one_follows_has_an_end() -> None:
+    """What was written last of a file cannot look torn if the next one says where it ended."""
+    bench = Bench(evolve(SMALL, journal_file_bytes=600))
+    for entry in range(8):
+        bench.answer(add(1, entry, bytes(100)))
+    files = sorted(path for path in bench.disk.image() if path.startswith("journal/0"))
+    assert len(files) > 2
+    image = bench.disk.image()
+    for path in files[:-1]:
+        with pytest.raises(DamagedError):
+            open_files(restored(image | {path: image[path][:-40]}), bench.config, IDENTITY)
+        without = dict(image)
+        del without[path]
+        with pytest.raises(DamagedError):
+            open_files(restored(without), bench.config, IDENTITY)
+    assert open_files(restored(image), bench.config, IDENTITY).replayed == 8
+
+
+def test_what_is_before_the_mark_is_not_needed() -> None:
+    bench = Bench()
+    bench.answer(add(1, 0))
+    bench.flush()
+    bench.disk.flip(JOURNAL, 8 * 100)
+    bench.answer(add(1, 1))
+    bench.restart()
+    assert bench.opened.replayed == 1
+    assert bench.answer(ReadEntry(1, 0)).status is Status.OK
+
+
+@pytest.mark.parametrize("path", ["checkpoint", "state"])
+def test_a_damaged_checkpoint_or_state(path: str) -> None:
+    bench = Bench()
+    bench.answer(add(1, 0))
+    bench.flush()
+    image = bench.disk.image()
+    found = [name for name in image if name.startswith(path)]
+    for bit in range(0, 8 * len(image[found[-1]]), 5):
+        disk = restored(image)
+        for name in found:
+            disk.flip(name, min(bit, 8 * len(image[name]) - 1))
+        with pytest.raises((DamagedError, ForeignFileError)):
+            open_files(disk, SMALL, IDENTITY)
+    disk = restored({name: data for name, data in image.items() if name not in found})
+    with pytest.raises(DamagedError):
+        open_files(disk, SMALL, IDENTITY)
+
+
+def test_a_newer_state_than_the_checkpoint_names_will_do() -> None:
+    """The power was lost between the two."""
+    bench = Bench()
+    bench.answer(ReadEntry(1, 0, KEY, is_fencing=True))
+    bench.pass_ms(SMALL.flush_ms)
+    while not any(type(job).__name__ == "SaveCheckpoint" for job in bench.jobs):
+        bench.work()
+        bench.step()
+    bench.disk.flip("state/0000000000000001", 500)
+    bench.crash()
+    assert bench.answer(add(1, 0)).status is Status.FENCED
+
+
+def test_the_mark_rises_at_a_start_even_if_nothing_was_replayed() -> None:
+    """#2087: else journals are never removed."""
+    bench = Bench()
+    mark = bench.opened.mark
+    bench.restart()
+    bench.restart()
+    assert bench.opened.mark > mark
+
+
+def test_everything_that_is_replayed_is_flushed_before_anything_is_answered() -> None:
+    """4.7: what was read may be in the cache of the system alone."""
+    bench = Bench()
+    for entry in range(30):
+        bench.answer(add(1, entry, bytes(200)))
+    bench.restart()
+    assert bench.opened.replayed == 30
+    assert len(bench.opened.segments) > 1, "more than is kept in memory at a time was kept"
+    assert not [path for path in bench.disk.image() if path.startswith("journal/0")]
+    bench.crash()
+    assert bench.opened.replayed == 0
+    assert len(bench.answer(ReadBatch(1, 0, 0, 1 << 20)).envelopes) == 30
+
+
+def test_an_orderly_end_is_noted() -> None:
+    bench = Bench()
+    bench.answer(add(1, 0))
+    bench.journal_files.close()
+    bench.restart()
+    assert bench.opened.was_ended
+    bench.answer(add(1, 1))
+    bench.restart()
+    assert not bench.opened.was_ended
+
+
+def test_files_of_another_bookie_are_refused() -> None:
+    bench = Bench()
+    bench.answer(add(1, 0))
+    other = Identity(b"i" * 16, b"v" * 16)
+    with pytest.raises(ForeignFileError):
+        open_files(bench.disk, SMALL, other)
+    bench.flush()
+    image = bench.disk.image()
+    ours = Bench(identity=other)
+    with pytest.raises(ForeignFileError):
+        open_files(restored(ours.disk.image() | {segment_path(1): image[segment_path(1)]}), SMALL, other)
+
+
+def test_unfinished_files_are_removed() -> None:
+    bench = Bench()
+    bench.disk.replace("entries/0000000000000009.tmp", b"half")
+    bench.disk.replace("journal/prepared", bytes(100))
+    bench.restart()
+    assert not {"entries/0000000000000009.tmp", "journal/prepared"} & set(bench.disk.image())
+
+
+def _with_segment() -> Bench:
+    bench = Bench()
+    bench.ask(*(add(1, entry) for entry in range(4)), *(add(2, entry) for entry in (0, 2)), add(3, 0))
+    bench.store()
+    bench.flush()
+    bench.restart()
+    bench.answer(WriteLac(4, 1, KEY, DIGEST.pack_lac(4, 1)))
+    return bench
+
+
+def test_flipped_bits_in_a_segment() -> None:
+    """S3 (#2908, #2909): what is damaged is an I/O error, and never looks like absence."""
+    image = _with_segment().disk.image()
+    path = segment_path(1)
+    was_unreadable = 0
+    for bit in range(0, 8 * len(image[path]), 29):
+        disk = restored(image)
+        disk.flip(path, bit)
+        bench = Bench(disk=disk)
+        for ledger, entries in ((1, range(4)), (2, (0, 2)), (3, (0,))):
+            for entry in entries:
+                answer = bench.answer(ReadEntry(ledger, entry))
+                assert answer.status in (Status.OK, Status.IO_ERROR), (bit, ledger, entry)
+                assert answer.envelope in (b"", envelope_of(ledger, entry))
+                was_unreadable += answer.status is Status.IO_ERROR
+            answer = bench.answer(ReadEntry(ledger, 9, KEY, is_fencing=True))
+            assert answer.status in (Status.NO_ENTRY, Status.IO_ERROR)
+            if (
+                bench.bookie.segments.newest_first[0].is_suspect
+                and not bench.bookie.segments.newest_first[0].is_readable
+            ):
+                assert answer.status is Status.IO_ERROR
+        assert bench.answer(ReadEntry(9, 0)).status is Status.NO_LEDGER, "it is newer than the damage"
+    assert was_unreadable > 50
+
+
+def test_a_miss_beside_damage_is_an_io_error() -> None:
+    """#2908: a suspect segment proves nothing about its ledgers, and nothing less about others."""
+    bench = _with_segment()
+    bench.disk.flip(segment_path(1), 8 * (64 + 50))
+    assert bench.answer(ReadEntry(1, 0)).status is Status.OK
+    assert bench.answer(ReadEntry(1, 1)).status is Status.IO_ERROR
+    assert bench.reports
+    assert bench.answer(ReadEntry(1, 9)).status is Status.IO_ERROR
+    assert bench.answer(ReadEntry(1, 0)).status is Status.OK
+    assert bench.answer(ListEntries(1)).status is Status.IO_ERROR
+    assert bench.answer(ReadEntry(4, 9)).status is Status.NO_ENTRY
+
+
+def test_a_segment_without_its_map_hides_every_ledger_that_it_may_have() -> None:
+    """4.6: all that are not newer than it, until it is repaired."""
+    bench = _with_segment()
+    size = bench.disk.size(segment_path(1))
+    bench.disk.flip(segment_path(1), 8 * (size - 1))
+    bench.restart()
+    assert bench.notes
+    assert [bench.answer(ReadEntry(ledger, 0)).status for ledger in (1, 2, 3, 4)] == [Status.IO_ERROR] * 4
+    assert bench.answer(ReadEntry(4, NONE)).status is Status.IO_ERROR
+    assert bench.answer(ReadLac(4)).status is Status.IO_ERROR
+    bench.answer(add(5, 0))
+    assert bench.answer(ReadEntry(5, 1)).status is Status.NO_ENTRY
+    assert bench.answer(add(1, 4)).status is Status.OK
+    assert bench.answer(ReadEntry(1, 4)).status is Status.OK
+
+
+def test_reads_that_the_disk_refuses() -> None:
+    bench = _with_segment()
+    bench.disk.fail_reads(segment_path(1))
+    assert bench.answer(ReadEntry(1, 0)).status is Status.IO_ERROR
+    assert bench.answer(ReadBatch(1, 0, 0, 1000)).status is Status.IO_ERROR
