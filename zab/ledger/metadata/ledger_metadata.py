@@ -72,6 +72,10 @@ class LedgerMetadata:
     """Random, of the creator: decides whether a create whose answer was lost was its own."""
     format_version: int = FORMAT_VERSION
     """The form of the znode's bytes, which every rewrite keeps."""
+    has_password: bool = True
+    """Whether the bytes have digest type and password; those of BookKeeper 4.1 and before do not."""
+    undeclared: bytes = field(default=b"", repr=False)
+    """Fields of the bytes that this version does not know, which every rewrite keeps."""
 
     def __attrs_post_init__(self) -> None:
         if (broken := next(_broken(self), None)) is not None:
