@@ -162,6 +162,8 @@ def test_what_nobody_may_change(before: LedgerMetadata, after: LedgerMetadata, w
         {"token": 7},
         {"ctime_ms": 7},
         {"format_version": 2},
+        {"has_password": False},
+        {"undeclared": b"x"},
     ],
 )
 def test_what_a_ledger_was_created_with_stays(differs: dict[str, Any]) -> None:

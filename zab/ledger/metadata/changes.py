@@ -43,7 +43,7 @@ ALL_CHANGES: Final = BY_WRITER | BY_RECOVERY | BY_REPLICATION
 
 _at_creation: Final = attrgetter(
     *("ensemble_size", "write_quorum", "ack_quorum", "digest_type", "password", "ctime_ms", "custom", "token"),
-    "format_version",
+    *("format_version", "has_password", "undeclared"),
 )
 
 

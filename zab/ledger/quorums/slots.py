@@ -40,7 +40,7 @@ class Slots:
 
     def __init__(self, indexes: tuple[int, ...], ensemble: Sequence[BookieId]) -> None:
         self.indexes = indexes
-        self.bookies = [ensemble[index] for index in indexes]
+        self.bookies = list(map(ensemble.__getitem__, indexes))
         self.states = [_SENT] * len(indexes)
         self.acknowledged = 0
         """How many slots are ACKED."""

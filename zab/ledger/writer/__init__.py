@@ -1,0 +1,1 @@
+"""The writer of one ledger: entries in order, on enough bookies, until it is closed or somebody else has closed it."""
