@@ -1,8 +1,8 @@
 """Learning the last confirmed entry, and only with its proof.
 
 A LAC counts if it comes from the header of a record whose digest was checked, or from the packet of an explicit
-LAC. A last fragment that begins at F proves F - 1. What a bookie says without a digest (`max_lac`) decides whom to ask, never
-what may be read. A bookie that does not know the ledger gives no information: it may have lost it.
+LAC. A last fragment that begins at F proves F - 1. What a bookie says without a digest (`max_lac`) decides whom to
+ask, never what may be read. A bookie that does not know the ledger gives no information: it may have lost it.
 
 The answer is known when the proofs cover the ensemble (`zab.ledger.quorums.coverage`): then no acknowledged entry can
 be on silent bookies alone.
