@@ -177,6 +177,7 @@ def test_messages_that_are_no_metadata(body: bytes, error: str) -> None:
         HEADER + b"123456789123456789\nblahblah",
         OPEN_BYTES[:-1],
         OPEN_BYTES + b"\0",
+        OPEN_BYTES + b"\x60\x02",
         OPEN_BYTES[: len(HEADER) + 2] + b"\xff\xff\xff\xff\xff\xff" + BODY,
         OPEN_BYTES[1:],
         FORM_2.replace(b"CLOSED", b"SHUT"),
