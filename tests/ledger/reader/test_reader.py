@@ -195,6 +195,9 @@ def test_what_is_stopped_gets_no_answer():
     assert delivered(rig) == []
     assert "t" not in rig.outcomes
     assert rig.core.deadline_ms is None
+    rig.step(ReadRange("t", 3, 3))
+    rig.run()
+    assert delivered(rig) == [3]
 
 
 def test_a_token_in_use_is_refused():
@@ -419,6 +422,18 @@ def test_a_damaged_record_or_packet_proves_no_lac():
     assert not rig.outcomes
     rig.pass_ms(SETTINGS.request_timeout_ms)
     assert isinstance(rig.outcomes["l"], LacUnknown)
+    assert rig.core.lac == NONE
+
+
+def test_a_record_whose_lac_is_not_before_it_proves_none():
+    """Without a digest (DUMMY), damage may look like this."""
+    rig = reading(OPEN, entries=0)
+    rig.store(OPEN, 6, "b1", lac=40)
+    learning(rig)
+    rig.answer("b1", of=ReadLac)
+    rig.step(ReadRange("t", 6, 6, is_unconfirmed=True))
+    rig.run(without=("b2", "b3"))
+    assert delivered(rig) == [6]
     assert rig.core.lac == NONE
 
 

@@ -52,7 +52,12 @@ State = tuple[int, int, tuple[int, ...], int, tuple[tuple[int, ...], ...]]
 
 @frozen
 class World:
-    """recoverers: how many. losses: how many power losses. The switches are the rules."""
+    """recoverers: how many. losses: how many power losses. The switches are the rules.
+
+    is_eager: recoverers hear answers at once, and what they no longer need is never delivered; for worlds that are too
+    large otherwise. No promise is broken only without it: an answer that is heard late is as good as a request that is
+    delivered late, which leaves the bookie unfenced for longer; and a fence or a copy more breaks nothing.
+    """
 
     recoverers: int = 1
     losses: int = 1
@@ -60,6 +65,7 @@ class World:
     negatives_wait: bool = True
     writes_back: bool = True
     proofs_needed: int = NEEDED
+    is_eager: bool = False
 
     def begin(self) -> State:
         bookie = (ADD_SENT, 0, UNFENCED, *[UNSENT, UNSENT, UNSENT] * self.recoverers)
@@ -77,7 +83,7 @@ class World:
 
     def normal(self, state: State) -> State:
         """The one state that stands for all those without a difference for the promises."""
-        metadata, writer, phases, losses, bookies = state
+        metadata, writer, phases, losses, bookies = self._heard_at_once(state) if self.is_eager else state
         if metadata in (EMPTY, WHOLE):
             # What recoverers send now can only fence bookies, and keep the writer from an acknowledgement.
             bookies = tuple((*bookie[:FIRST], *[COUNTED] * (3 * self.recoverers)) for bookie in bookies)
@@ -103,6 +109,18 @@ class World:
             )
             choices.append((metadata, writer, tuple(phases[recoverer] for recoverer in order), losses, tuple(turned)))
         return min(choices)
+
+    def _heard_at_once(self, state: State) -> State:
+        while True:
+            heard = [
+                after
+                for recoverer in range(self.recoverers)
+                for _, after in self._of_recoverer(state, recoverer)
+                if state[2][recoverer] in (FENCING, READING, WRITING)
+            ]
+            if not heard:
+                return state
+            state = heard[0]
 
     def _synced(self, bookie: tuple[int, ...]) -> tuple[int, ...]:
         if bookie[FENCE] != NOTED:
@@ -234,9 +252,10 @@ class World:
         forgotten = []
         for bookie in bookies:
             lac, read, written = bookie[first : first + 3]
-            lac = lac if lac in (UNSENT, SENT) else COUNTED
-            read = read if read in (UNSENT, SENT) else YES_COUNTED
-            written = written if written in (UNSENT, SENT) else COUNTED
+            kept = (UNSENT,) if self.is_eager else (UNSENT, SENT)
+            lac = lac if lac in kept else COUNTED
+            read = read if read in kept else YES_COUNTED
+            written = written if written in kept else COUNTED
             forgotten.append((*bookie[:first], lac, read, written, *bookie[first + 3 :]))
         return tuple(forgotten)
 

@@ -161,6 +161,15 @@ def test_a_record_with_a_wrong_digest_proves_nothing():
     assert min(each.entry for _, each in rig.sent if each.entry != NONE) == 0
 
 
+def test_a_record_whose_lac_is_not_before_it_proves_nothing():
+    """Without a digest (DUMMY), damage may look like this."""
+    rig = recovering()
+    rig.store(OPEN, 7, "b1", lac=7)
+    rig.answer("b1")
+    rig.answer("b2")
+    assert {each.entry for _, each in rig.sent} == {NONE}
+
+
 def test_a_lac_without_a_record_is_not_looked_at():
     """A LAC that no digest covers would make recovery skip entries."""
     rig = recovering()

@@ -32,8 +32,9 @@ def proved_lac(digest: Digest, ledger: int, answer: LacRead) -> int | None:
             proved.append(digest.open_lac(answer.packet, ledger))
     if answer.envelope:
         with suppress(DigestMismatchError, MalformedEntryError):
-            entry = header_of(answer.envelope)[1]
-            proved.append(digest.open(answer.envelope, ledger, entry).last_confirmed)
+            entry = digest.open(answer.envelope, ledger, header_of(answer.envelope)[1])
+            if entry.last_confirmed < entry.entry:
+                proved.append(entry.last_confirmed)
     return max(proved, default=None)
 
 

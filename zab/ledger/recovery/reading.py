@@ -38,11 +38,13 @@ class Verdict(enum.Enum):
 
 
 def opened(digest: Digest, ledger: int, entry: int, envelope: bytes) -> Entry | None:
-    """The entry in this envelope, None if it is damaged or another one. `entry` -1: whichever it is."""
+    """The entry in this envelope, None if it is damaged, another one, or names a LAC that is not before it. `entry` -1:
+    any entry."""
     try:
-        return digest.open(envelope, ledger, header_of(envelope)[1] if entry == NONE else entry)
+        found = digest.open(envelope, ledger, header_of(envelope)[1] if entry == NONE else entry)
     except (DigestMismatchError, MalformedEntryError):
         return None
+    return found if NONE <= found.last_confirmed < found.entry else None
 
 
 @define
