@@ -23,7 +23,7 @@ from zab.broker.tls import KEPT
 from zab.client import CREATOR_ALL_ACL, OPEN_ACL, Acl, Permission, SaslLogin
 from zab.client.core.hosts import Host
 from zab.client.on_trio import Dialler, tcp
-from zab.configuration.blocks.cipher_suites import TLS_1_2
+from zab.configuration.blocks.cipher_suites import of_openssl
 from zab.configuration.jaas import FILE_BYTES_MAX, JaasError, LoginModule, parse_jaas
 from zab.host.files.private_file import PrivateFileError, read_private
 from zab.host.files.watched_file import Reread, WatchedFile
@@ -145,7 +145,7 @@ def _context_of(settings: EnsembleSettings, stores: NamedStores) -> ssl.SSLConte
     """Raises StoreError."""
     context = context_of_client()
     limit_versions(context, settings.versions)
-    ciphers = [TLS_1_2[name] for name in settings.cipher_suites if name in TLS_1_2]
+    ciphers = of_openssl(settings.cipher_suites)
     if ciphers:
         context.set_ciphers(":".join(ciphers))
     context.check_hostname = settings.checks_host

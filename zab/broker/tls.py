@@ -15,7 +15,7 @@ from typing import Final
 
 import attrs
 
-from zab.configuration.blocks.cipher_suites import TLS_1_2
+from zab.configuration.blocks.cipher_suites import of_openssl
 from zab.host.files.watched_file import Reread
 from zab.host.journal.journal import Journal
 from zab.host.tls.mutual_tls import MutualTls
@@ -97,5 +97,5 @@ def _port_tls(settings: ListenerTlsSettings) -> PortTls:
         settings.trust_store_password,
         settings.trust_store_password_path,
     )
-    ciphers = tuple([TLS_1_2[name] for name in settings.cipher_suites if name in TLS_1_2])
+    ciphers = of_openssl(settings.cipher_suites)
     return PortTls(NamedStores(key, trust, settings.crl), settings.enabled_protocols, ciphers)

@@ -7,7 +7,7 @@ import json
 import socket
 import sys
 import uuid
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -202,9 +202,13 @@ def test_without_the_library_its_package_is_named(run: Run, monkeypatch: pytest.
     assert run.err == "zab: the commands for topics need kafka-python: pip install 'zab[kafka]'\n"
 
 
-def test_a_host_without_an_address_is_named(zab: Run) -> None:
+def test_a_host_without_an_address_is_named(zab: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def getaddrinfo(*_: object, **__: object) -> NoReturn:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     assert zab("--bootstrap-server", "nowhere.invalid:9092", "--wait", "0.2", "topic", "list") == 3
-    assert zab.err.startswith("zab: no broker answers at nowhere.invalid:9092 within 0.2 s: nowhere.invalid: ")
+    assert zab.err.startswith("zab: no broker answers at nowhere.invalid:9092 within 0.2 s: nowhere.invalid: Name or ")
 
 
 def test_a_topic_that_is_not_there_is_not_deleted(zab: Run) -> None:

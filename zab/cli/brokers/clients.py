@@ -22,7 +22,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn, TypeVar
@@ -34,6 +33,7 @@ from zab.cli.arguments import ConnectionOptions
 from zab.cli.brokers.client_config import ClientConfig, read_client_config
 from zab.cli.brokers.records import LineError
 from zab.cli.brokers.refusals import RefusedError, refused_by, refused_topic
+from zab.cli.brokers.unknown_hosts import unknown_hosts
 from zab.cli.exits import REFUSED, TIMED_OUT, UNREACHABLE, USAGE, fail
 from zab.cli.time_limit import time_limit
 from zab.kafka.errors import ErrorCode
@@ -46,6 +46,8 @@ NAME: Final = "zab"
 """The client id, unless client.id says another."""
 
 CLOSING_SECONDS: Final = 5.0
+LOOKUP_SECONDS: Final = 5.0
+"""How long the addresses of brokers that do not answer are looked up."""
 
 _LATER: Final = frozenset(
     {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
@@ -188,20 +190,9 @@ def _fail(error: Exception, options: ConnectionOptions) -> NoReturn:
     if kind in ("KafkaTimeoutError", "NoBrokersAvailable", "KafkaConnectionError", "NodeNotReadyError"):
         where = f"no broker answers at {options.bootstrap} within {options.wait_ms / 1000:g} s"
         why = f" ({error.args[0]})" if error.args and "bootstrap" not in str(error.args[0]) else ""
-        why = f": {unknown}" if (unknown := _unknown_hosts(options.bootstrap)) else why
+        why = f": {unknown}" if (unknown := unknown_hosts(options.bootstrap, LOOKUP_SECONDS)) else why
         fail(f"{where}{why}\n--bootstrap-server HOST:PORT, or ZAB_BOOTSTRAP_SERVER, names others", UNREACHABLE)
     fail(refused or error, UNREACHABLE if getattr(error, "retriable", False) else REFUSED)
-
-
-def _unknown_hosts(bootstrap: str) -> str:
-    """Which hosts have no address, and why; empty if all have one. The library does not say so."""
-    found = []
-    for host in dict.fromkeys(each.rpartition(":")[0].strip("[]") for each in bootstrap.split(",")):
-        try:
-            socket.getaddrinfo(host, None)
-        except (OSError, UnicodeError) as error:
-            found.append(f"{host}: {getattr(error, 'strerror', None) or error}")
-    return "; ".join(found)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ TLS 1.3 there are all or none: `ssl` has no way to choose among them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 TLS_1_2: Final[Mapping[str, str]] = {
@@ -21,6 +21,11 @@ TLS_1_2: Final[Mapping[str, str]] = {
     )
 }
 TLS_1_3: Final = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
+
+
+def of_openssl(names: Iterable[str]) -> tuple[str, ...]:
+    """The suites of TLS 1.2 among these, by the names that OpenSSL has for them."""
+    return tuple([TLS_1_2[name] for name in names if name in TLS_1_2])
 
 
 def cipher_suites(text: str) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from typing import TypeVar
 
 from attrs import field, frozen
 
-from zab.configuration.blocks.cipher_suites import TLS_1_2
+from zab.configuration.blocks.cipher_suites import of_openssl
 from zab.configuration.blocks.tls import TlsSettings
 from zab.host.files.private_file import PrivateFileError, demand_private
 from zab.host.files.watched_file import WatchedFile
@@ -124,7 +124,7 @@ def port_tls(settings: TlsSettings, prefix: str, versions: frozenset[str]) -> Po
         settings.trust_store_password,
         settings.trust_store_password_path,
     )
-    ciphers = tuple([TLS_1_2[name] for name in settings.cipher_suites if name in TLS_1_2])
+    ciphers = of_openssl(settings.cipher_suites)
     return PortTls(NamedStores(key, trust, settings.crl), versions, ciphers)
 
 

@@ -147,6 +147,7 @@ class Transactions:
         _, errors = yield from self.ask(body, ADD_VERSION)
         if errors:
             raise AbortingError
+        attempt.indexes.update(indexes)
 
     def request(
         self, attempt: Attempt, topic: str, index: int, sources: Sequence[Source | None]
@@ -190,10 +191,6 @@ class Transactions:
                 raise AbortingError
             yield self.client.pause(BACKOFF_US)
         raise AbortingError
-
-    def indexes_of(self, topic: str) -> list[int]:
-        """The partitions to which this epoch has written."""
-        return sorted(index for name, index in self._sequences if name == topic)
 
     def end(self, attempt: Attempt, *, commits: bool) -> Script[None]:
         """End it. Raises FencedError."""
@@ -301,7 +298,7 @@ class TransactionalProducer(ScriptedClient):
 
     def _delayed(self, transactions: Transactions, attempt: Attempt) -> tuple[int, ProduceRequest]:
         """One more batch for a partition of the transaction, whose producer has no answer."""
-        index = self.rng.choice(transactions.indexes_of(self.style.topic))
+        index = self.rng.choice(sorted(attempt.indexes))
         body, _ = transactions.request(attempt, self.style.topic, index, [None])
         return index, body
 

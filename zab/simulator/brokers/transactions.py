@@ -35,6 +35,8 @@ class Attempt:
     number: int
     sent: dict[bytes, Source | None] = attrs.Factory(dict)
     """Values, and what they are made of."""
+    indexes: set[int] = attrs.Factory(set)
+    """The partitions of its topic that it has."""
     known: set[bytes] = attrs.Factory(set)
     """The acknowledged values."""
     has_asked: bool = False
