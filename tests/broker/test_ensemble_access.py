@@ -92,13 +92,28 @@ def is_of_name(error: BaseException) -> bool:
     return isinstance(error.__cause__, ssl.SSLCertVerificationError)
 
 
-async def test_a_version_that_is_not_enabled_is_not_spoken(member: Path, holder: Path) -> None:
-    only_new = server_context(member)
-    only_new.minimum_version = ssl.TLSVersion.TLSv1_3
-    assert await subject_seen(access_of(f"{stores(holder)}\nzookeeper.ssl.protocol=TLSv1.3"), only_new) == "alice"
-    assert access_of(f"{stores(holder)}\nzookeeper.ssl.protocol=TLSv1.2")._context.maximum_version == (
-        ssl.TLSVersion.TLSv1_2
-    )
+@pytest.mark.parametrize(
+    ("enabled", "spoken", "other"),
+    [
+        ("TLSv1.2", ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3),
+        ("TLSv1.3", ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_2),
+    ],
+)
+async def test_a_version_that_is_not_enabled_is_not_spoken(
+    member: Path, holder: Path, enabled: str, spoken: ssl.TLSVersion, other: ssl.TLSVersion
+) -> None:
+    access = access_of(f"{stores(holder)}\nzookeeper.ssl.protocol={enabled}")
+    assert await subject_seen(access, speaking(member, spoken)) == "alice"
+    refused = pytest.RaisesExc((trio.BrokenResourceError, ConnectionAbortedError))
+    with pytest.RaisesGroup(refused, flatten_subgroups=True):
+        await subject_seen(access, speaking(member, other))
+
+
+def speaking(member: Path, version: ssl.TLSVersion) -> ssl.SSLContext:
+    """A member that speaks this version alone."""
+    context = server_context(member)
+    context.minimum_version = context.maximum_version = version
+    return context
 
 
 def test_without_tls_the_client_dials_itself() -> None:

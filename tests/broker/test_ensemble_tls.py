@@ -166,6 +166,7 @@ def test_a_broker_that_may_not_come_in_says_why_and_serves_nobody(
         broker.start()
         until(lambda: broker.journal.exists() and said in broker.journal.read_text())
         assert broker.running
+        assert not broker.is_serving()
 
 
 def test_a_broker_that_is_nobody_gets_nothing_from_the_znodes_of_others(
@@ -176,4 +177,5 @@ def test_a_broker_that_is_nobody_gets_nothing_from_the_znodes_of_others(
         stranger.start()
         until(lambda: stranger.journal.exists() and "refuses: /cluster: NOAUTH" in stranger.journal.read_text())
         assert stranger.running
+        assert not stranger.is_serving()
     assert asked(partial(ids_at, ensemble.plain)) == ["1"]

@@ -13,7 +13,7 @@ import pytest
 
 from tests.downloads.environments import cache, once
 
-_DOWNLOAD_SECONDS = 600.0
+_DOWNLOAD_SECONDS = 300.0
 
 
 def node() -> str:

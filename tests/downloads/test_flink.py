@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -29,6 +30,8 @@ def flink_jars() -> Path:
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The class path with the program, compiled: Flink loads its functions by their names."""
+    if shutil.which("javac") is None:
+        pytest.skip("javac is not installed")
     place = tmp_path_factory.mktemp("flink")
     found = f"{flink_jars()}/*"
     subprocess.run(

@@ -252,6 +252,8 @@ def test_a_connection_that_waits_may_end(rig):
     client.ask(produce("t", a_batch(b"x" * 20_000)), 9)
     client.leave()
     rig.pass_time(20_000)
+    assert client.answers() == [], "it has gone"
+    assert rig.client().ask(produce("t", a_batch(b"x")), 9).throttle_time_ms == 0, "its time is over for others, too"
 
 
 def test_nobody_waits_for_longer_than_half_of_the_time_of_a_silent_connection():

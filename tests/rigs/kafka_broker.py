@@ -83,6 +83,10 @@ class KafkaBroker(GuardedProcess):
         answer = asked_metadata(HOST, self._local.port, topics=None)
         return [each for one in answer.topics if one.name == topic for each in one.partitions]
 
+    def is_serving(self) -> bool:
+        """Whether clients are told about it."""
+        return self._local.is_serving()
+
     def serve(self) -> None:
         """Start it, and wait until clients are told about it."""
         self.start()
@@ -90,7 +94,7 @@ class KafkaBroker(GuardedProcess):
 
     def serve_on(self) -> None:
         """Wait until clients are told about it."""
-        self.wait_until(self._local.is_serving)
+        self.wait_until(self.is_serving)
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import uuid
 from collections.abc import Iterator
 from datetime import datetime
@@ -19,6 +20,7 @@ from tests.rigs.kafka_broker import KafkaBroker
 from tests.rigs.processes import ended
 from tests.rigs.waiting import until
 from tests.rigs.zab_server import zab_servers
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from zab.cli.brokers import change_feed
 from zab.client import CREATOR_ALL_ACL, Place, connect
 
@@ -30,8 +32,9 @@ KILLS = 4
 class Here:
     """A member, and a broker whose znodes are below /kafka."""
 
-    def __init__(self, hosts: str, broker: KafkaBroker) -> None:
-        self.hosts = hosts
+    def __init__(self, servers: ZooKeeperEnsemble, broker: KafkaBroker) -> None:
+        self.servers = servers
+        self.hosts = servers.hosts
         self.broker = broker
 
 
@@ -42,7 +45,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Here]:
         broker = KafkaBroker(directory / "broker", f"{servers.hosts}/kafka")
         with ended([broker]):
             broker.serve()
-            yield Here(servers.hosts, broker)
+            yield Here(servers, broker)
 
 
 @pytest.fixture
@@ -127,16 +130,39 @@ def test_records_are_the_changes_with_keys_headers_and_times(run: Run, here: Her
         assert round(datetime.fromisoformat(str(each["time"])).timestamp() * 1000) == time
 
 
-def test_whoever_is_killed_goes_on_and_no_change_is_there_twice(run: Run, here: Here, topic: str) -> None:
+def has_ended(feed: subprocess.Popen[str]) -> bool:
+    """Never: a feed goes on. Fails with what it has said."""
+    if feed.poll() is not None:
+        assert feed.stderr is not None
+        raise AssertionError(f"it has ended with {feed.returncode}: {feed.stderr.read()}")
+    return False
+
+
+@pytest.mark.parametrize(
+    "killed",
+    ["command", pytest.param("broker", marks=pytest.mark.long), pytest.param("member", marks=pytest.mark.long)],
+)
+def test_whatever_is_killed_no_change_is_missing_and_none_is_there_twice(
+    run: Run, here: Here, topic: str, killed: str
+) -> None:
+    """The command is killed each time, and where something else is killed, after that has come back."""
     root = f"/{topic}"
     words = ["changes", "--to-topic", topic, "--since", "0", "--prefix", root]
     total = 0
-    for turn in range(KILLS):
+    for turn in range(KILLS if killed == "command" else 2):
         before = len(read(here, topic))
         with started(*words) as feed:
             trio.run(change, here.hosts, root, 30, 30 * turn)
             # Some are committed, others on their way.
-            until(lambda before=before: len(read(here, topic)) > before)
+            until(lambda before=before, feed=feed: has_ended(feed) or len(read(here, topic)) > before)
+            if killed == "broker":
+                here.broker.kill()
+                here.broker.serve()
+            elif killed == "member":
+                here.servers.members[0].kill()
+                here.servers.members[0].start()
+                here.servers.wait()
+                here.broker.serve_on()
             feed.kill()
             feed.wait(PATIENCE_SECONDS)
         total += 30 * 3

@@ -65,8 +65,8 @@ def test_what_does_not_go_together_refuses_the_start(lines, why):
 @pytest.mark.parametrize("identity", ["java.security.auth.login.config=/jaas\n", f"{TLS}{KEY}"])
 def test_only_brokers_change_znodes_and_read_what_is_derived_from_passwords(identity):
     acl_of = read_config(f"{identity}zookeeper.set.acl=true\n").ensemble.acl_of
-    for path in ("/", "/brokers/ids/1", "/config/topics/a", "/config/usersandmore", "/kafka-acl"):
+    for path in ("/", "/brokers/ids/1", "/config/topics/a", "/config/usersandmore", "/kafka-acl", "/delegation_token"):
         assert acl_of(path) is ZnodeAcl.READABLE
-    for path in ("/config/users", "/config/users/alice", "/config/brokers/1"):
+    for path in ("/config/users", "/config/users/alice", "/config/brokers/1", "/delegation_token/tokens/a"):
         assert acl_of(path) is ZnodeAcl.PRIVATE
     assert read_config(identity).ensemble.acl_of("/config/users/alice") is ZnodeAcl.OPEN

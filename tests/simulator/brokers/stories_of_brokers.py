@@ -29,6 +29,8 @@ from zab.simulator.world.verdict import demand
 
 LATE_MS = 5
 """How much later than its timeout an answer may arrive here."""
+ASKS_MAX = 1000
+"""So often a coordinator is asked, every 100 ms or more."""
 
 
 def a_log_that_was_cut_is_read_anywhere() -> None:
@@ -143,29 +145,32 @@ def s20_a_marker_that_is_not_committed() -> None:
 
 def _repeated(story: Story, broker: int, body: object, version: int) -> Any:
     """The answer to a request that is refused until a coordinator is loaded."""
-    while True:
+    for _ in range(ASKS_MAX):
         answer = story.answer(broker, body, version)
         if not answer.error_code:
             return answer
         story.pass_time(100)
+    raise AssertionError(f"it is still refused: {answer}")
 
 
 def _coordinator(story: Story, key: str = "g", kind: int = OF_GROUP) -> int:
-    while True:
+    for _ in range(ASKS_MAX):
         for broker in story.alive:
             answer = story.answer(broker, FindCoordinatorRequest(key=key, key_type=kind), 3)
             if answer is not None and not answer.error_code and answer.node_id in story.alive:
                 return int(answer.node_id)
         story.pass_time(200)
+    raise AssertionError(f"{key} still has no coordinator")
 
 
 def _asked(story: Story, broker: int, body: object, version: int) -> Any:
     """The answer of a coordinator, once it is one."""
-    while True:
+    for _ in range(ASKS_MAX):
         answer = story.answer(broker, body, version)
         if not answer.topics[0].partitions[0].error_code and not getattr(answer, "error_code", 0):
             return answer
         story.pass_time(100)
+    raise AssertionError(f"it is still no coordinator: {answer}")
 
 
 def _commit(story: Story, judge: GroupJudge, broker: int, place: tuple[str, str, int], offset: int) -> None:

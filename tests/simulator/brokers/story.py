@@ -170,12 +170,12 @@ class Story:
         return found
 
     def replica(self, broker: int) -> Replica:
-        found = self.process(broker).broker.replicas.get(self.plan.name, 0)
+        found = _of(self.process(broker), self.plan.name)
         assert found is not None
         return found
 
     def has_replica(self, broker: int) -> bool:
-        return self.process(broker).broker.replicas.get(self.plan.name, 0) is not None
+        return _of(self.process(broker), self.plan.name) is not None
 
     def end(self, broker: int) -> int:
         """Where its log ends."""
@@ -188,13 +188,13 @@ class Story:
         """Whether it leads, and nobody does in a later epoch."""
         if self.cluster.process(broker) is None:
             return False
-        replica = self.process(broker).broker.replicas.get(self.plan.name, 0)
+        replica = _of(self.process(broker), self.plan.name)
         return replica is not None and replica.leader is not None and replica.leader.epoch == self.epoch
 
     @property
     def epoch(self) -> int:
         """The newest leader epoch that any broker knows."""
-        replicas = [each.broker.replicas.get(self.plan.name, 0) for each in self.cluster.processes]
+        replicas = [_of(each, self.plan.name) for each in self.cluster.processes]
         return max(each.state.leader_epoch for each in replicas if each is not None and each.state is not None)
 
     @property
@@ -351,7 +351,7 @@ class Story:
         self.until(lambda: self.cluster.service.tree.data(path) is None)
 
     def _knows_leader(self, broker: int) -> bool:
-        replica = self.process(broker).broker.replicas.get(self.plan.name, 0)
+        replica = _of(self.process(broker), self.plan.name)
         return replica is not None and replica.state is not None
 
     def move_to(self, *replicas: int) -> None:
@@ -517,7 +517,7 @@ class Story:
     def _is_whole(self) -> bool:
         if not self._all_see(set(self.cluster.machines)):
             return False
-        replicas = [each.broker.replicas.get(self.plan.name, 0) for each in self.cluster.processes]
+        replicas = [_of(each, self.plan.name) for each in self.cluster.processes]
         found = [each for each in replicas if each is not None]
         states = [each.state for each in found if each.state is not None]
         ends = {each.log.log_end for each in found if each.log.log_end == each.log.written_end}
