@@ -19,13 +19,13 @@ from zab.coordination.operations import Check, CoordinationError, Create, Delete
 from zab.coordination.steps import Steps, look, read
 from zab.partition.controller.fencing import fenced
 from zab.partition.controller.state import ControllerState
+from zab.partition.controller.znode_json import number_in
 from zab.partition.controller.znodes import (
     CONTROLLER,
     CONTROLLER_EPOCH,
     MalformedError,
     decode_controller,
     encode_controller,
-    number_in,
 )
 
 _CONTENDED = frozenset({ZooKeeperError.NODEEXISTS, ZooKeeperError.BADVERSION, ZooKeeperError.NONODE})

@@ -20,21 +20,29 @@
     /latest_producer_id_block                   {"version":1,"broker":1,"block_start":"0","block_end":"999"}
     /feature, /consumers                        for tools that look whether they exist
 
-Keys that this module does not know are ignored when it reads, so newer and older writers may share a cluster. What is
-malformed raises MalformedError with path and reason.
+What is malformed raises MalformedError with path and reason.
 
-Not here: who writes what, and when.
+Not here: how JSON is read (`znode_json`); who writes what, and when.
 """
 
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from attrs import evolve, field, frozen
+
+from zab.partition.controller.znode_json import (
+    LONG_MAX,
+    MalformedError,
+    Reader,
+    ids_in,
+    list_in,
+    number_in,
+    written,
+)
 
 __all__ = [
     "BROKERS",
@@ -85,18 +93,7 @@ PARENTS: Final = (
 """Persistent znodes that a cluster has, parents before children."""
 
 NO_LEADER: Final = -1
-_INT_MAX: Final = 2**31 - 1
-_LONG_MAX: Final = 2**63 - 1
 DEFAULT_NAME: Final = "<default>"
-
-
-class MalformedError(Exception):
-    """A znode cannot be read."""
-
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path}: {reason}")
-        self.path = path
-        self.reason = reason
 
 
 class TopicPartition(NamedTuple):
@@ -151,67 +148,6 @@ def config_path(kind: str, name: str) -> str:
     return f"/config/{kind}/{name if name == DEFAULT_NAME else quoted(name)}"
 
 
-# ------------------------------------------------------------------------------------------------------ reading of JSON
-
-
-class _Reader:
-    """An object of JSON, and where it is from."""
-
-    def __init__(self, path: str, value: object) -> None:
-        self.path = path
-        if not isinstance(value, dict):
-            raise MalformedError(path, "not an object")
-        self.value: dict[str, Any] = value
-
-    @classmethod
-    def of(cls, path: str, data: bytes) -> _Reader:
-        try:
-            return cls(path, json.loads(data))
-        except (ValueError, RecursionError) as error:
-            raise MalformedError(path, f"not JSON: {error}") from error
-
-    def get(self, key: str, kind: type, default: object = None) -> Any:
-        """The value of a key; a missing one has the default, unless that is None."""
-        value = self.value.get(key, default)
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise MalformedError(self.path, f"{key!r} is {value!r}")
-        return value
-
-    def number(self, key: str, low: int, default: int | None = None, high: int = _INT_MAX) -> int:
-        value: int = self.get(key, int, default)
-        if not low <= value <= high:
-            raise MalformedError(self.path, f"{key!r} is {value}")
-        return value
-
-    def ids(self, key: str, default: list[int] | None = None) -> tuple[int, ...]:
-        return _ids(self.path, key, self.get(key, list, default))
-
-    def objects(self, key: str) -> list[_Reader]:
-        return [_Reader(self.path, item) for item in self.get(key, list)]
-
-
-def _ids(path: str, key: str, values: list[object]) -> tuple[int, ...]:
-    """Broker ids without duplicates."""
-    found = tuple(
-        value for value in values if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _INT_MAX
-    )
-    if len(found) != len(values) or len(set(found)) != len(found):
-        raise MalformedError(path, f"{key!r} is {values!r}")
-    return found
-
-
-def _written(value: Mapping[str, object]) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
-
-
-def number_in(path: str, data: bytes) -> int:
-    """A whole number as text. Raises MalformedError."""
-    try:
-        return int(data.decode("ascii"))
-    except ValueError as error:
-        raise MalformedError(path, f"{data[:40]!r} is not a number") from error
-
-
 # -------------------------------------------------------------------------------------------------- brokers, controller
 
 
@@ -246,11 +182,11 @@ class Broker:
             value["rack"] = self.rack
         if self.previous_epoch is not None:
             value["previous_broker_epoch"] = self.previous_epoch
-        return _written(value)
+        return written(value)
 
     @classmethod
     def decode(cls, broker_id: int, data: bytes, czxid: int) -> Broker:
-        reader = _Reader.of(broker_path(broker_id), data)
+        reader = Reader.of(broker_path(broker_id), data)
         endpoints = reader.get("endpoints", list, [])
         if not endpoints:
             # Versions 1 and 2 have no endpoints.
@@ -265,7 +201,7 @@ class Broker:
             security_protocols={str(name): str(protocol) for name, protocol in protocols.items()},
             rack=None if rack is None else reader.get("rack", str),
             epoch=czxid,
-            previous_epoch=None if previous is None else reader.number("previous_broker_epoch", -1, high=_LONG_MAX),
+            previous_epoch=None if previous is None else reader.number("previous_broker_epoch", -1, high=LONG_MAX),
         )
 
 
@@ -280,29 +216,29 @@ def _host_and_port(endpoints: tuple[str, ...]) -> tuple[str | None, int]:
 
 
 def encode_controller(broker_id: int, now_ms: int) -> bytes:
-    return _written({"version": 2, "brokerid": broker_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1})
+    return written({"version": 2, "brokerid": broker_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1})
 
 
 def decode_controller(data: bytes) -> int:
     """The controller's broker id."""
-    return _Reader.of(CONTROLLER, data).number("brokerid", 0)
+    return Reader.of(CONTROLLER, data).number("brokerid", 0)
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    return _written({"version": "1", "id": cluster_id})
+    return written({"version": "1", "id": cluster_id})
 
 
 def decode_cluster_id(data: bytes) -> str:
-    text: str = _Reader.of(CLUSTER_ID, data).get("id", str)
+    text: str = Reader.of(CLUSTER_ID, data).get("id", str)
     return text
 
 
 def encode_broker_epoch(epoch: int) -> bytes:
-    return _written({"version": 1, "broker_epoch": epoch})
+    return written({"version": 1, "broker_epoch": epoch})
 
 
 def decode_broker_epoch(broker_id: int, data: bytes) -> int:
-    return _Reader.of(broker_epoch_path(broker_id), data).number("broker_epoch", 0, high=_LONG_MAX)
+    return Reader.of(broker_epoch_path(broker_id), data).number("broker_epoch", 0, high=LONG_MAX)
 
 
 def uuid_bytes(text: str) -> bytes:
@@ -358,7 +294,7 @@ class TopicZnode:
     def encode(self) -> bytes:
         numbers = sorted(self.partitions)
         assignments = [(str(each), self.partitions[each]) for each in numbers]
-        return _written(
+        return written(
             {
                 "version": 3,
                 "topic_id": self.topic_id,
@@ -370,15 +306,15 @@ class TopicZnode:
 
     @classmethod
     def decode(cls, topic: str, data: bytes) -> TopicZnode:
-        reader = _Reader.of(topic_path(topic), data)
+        reader = Reader.of(topic_path(topic), data)
         adding, removing = (reader.get(key, dict, {}) for key in ("adding_replicas", "removing_replicas"))
         partitions = {}
         for number, replicas in reader.get("partitions", dict).items():
             if not (number.isascii() and number.isdecimal()) or not isinstance(replicas, list) or not replicas:
                 raise MalformedError(reader.path, f"partition {number!r} has replicas {replicas!r}")
-            all_ids = _ids(reader.path, number, replicas)
+            all_ids = ids_in(reader.path, number, replicas)
             added, removed = (
-                _ids(reader.path, number, _list(reader.path, each.get(number, []))) for each in (adding, removing)
+                ids_in(reader.path, number, list_in(reader.path, each.get(number, []))) for each in (adding, removing)
             )
             if not {*added, *removed} <= set(all_ids) or {*added} & {*removed} or {*removed} == set(all_ids):
                 raise MalformedError(reader.path, f"partition {number}: adding or removing what is no replica")
@@ -388,13 +324,7 @@ class TopicZnode:
         return cls(_topic_id(reader), partitions)
 
 
-def _list(path: str, value: object) -> list[object]:
-    if not isinstance(value, list):
-        raise MalformedError(path, f"{value!r} is no list")
-    return value
-
-
-def _topic_id(reader: _Reader) -> str | None:
+def _topic_id(reader: Reader) -> str | None:
     if reader.value.get("topic_id") is None:
         return None
     text: str = reader.get("topic_id", str)
@@ -445,11 +375,11 @@ class PartitionState:
             value["elr"] = self.elr
         if self.last_known_elr:
             value["last_known_elr"] = self.last_known_elr
-        return _written(value)
+        return written(value)
 
     @classmethod
     def decode(cls, partition: TopicPartition, data: bytes, version: int) -> PartitionState:
-        reader = _Reader.of(state_path(partition), data)
+        reader = Reader.of(state_path(partition), data)
         leader, isr, elr = reader.number("leader", NO_LEADER), reader.ids("isr"), reader.ids("elr", [])
         if set(isr) & set(elr):
             raise MalformedError(reader.path, f"in 'isr' and in 'elr': {sorted(set(isr) & set(elr))}")
@@ -469,14 +399,14 @@ class PartitionState:
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
-    return _written({"version": 1, "config": dict(config)})
+    return written({"version": 1, "config": dict(config)})
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
     if not data:
         # Kafka creates what is above a client id of a user so.
         return {}
-    config = _Reader.of(path, data).get("config", dict)
+    config = Reader.of(path, data).get("config", dict)
     if not all(isinstance(value, str) for value in config.values()):
         raise MalformedError(path, f"'config' is {config!r}")
     return dict(config)
@@ -484,11 +414,11 @@ def decode_config(path: str, data: bytes) -> dict[str, str]:
 
 def encode_config_change(entity_path: str) -> bytes:
     """entity_path: `topics/<t>`, `brokers/<id>`."""
-    return _written({"version": 2, "entity_path": entity_path})
+    return written({"version": 2, "entity_path": entity_path})
 
 
 def decode_config_change(path: str, data: bytes) -> str:
-    reader = _Reader.of(path, data)
+    reader = Reader.of(path, data)
     if "entity_path" in reader.value:
         text: str = reader.get("entity_path", str)
         return text
@@ -499,29 +429,29 @@ def encode_reassignment(targets: Mapping[TopicPartition, tuple[int, ...]]) -> by
     partitions = [
         {"topic": each.topic, "partition": each.partition, "replicas": replicas} for each, replicas in targets.items()
     ]
-    return _written({"version": 1, "partitions": partitions})
+    return written({"version": 1, "partitions": partitions})
 
 
 def decode_reassignment(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
-    return {_partition(item): item.ids("replicas") for item in _Reader.of(REASSIGNMENT, data).objects("partitions")}
+    return {_partition(item): item.ids("replicas") for item in Reader.of(REASSIGNMENT, data).objects("partitions")}
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    return _written({"version": 1, "partitions": [each._asdict() for each in partitions]})
+    return written({"version": 1, "partitions": [each._asdict() for each in partitions]})
 
 
 def decode_partitions(path: str, data: bytes) -> list[TopicPartition]:
     """The partitions of an ISR notification, or of a request for preferred leaders."""
-    return [_partition(item) for item in _Reader.of(path, data).objects("partitions")]
+    return [_partition(item) for item in Reader.of(path, data).objects("partitions")]
 
 
-def _partition(item: _Reader) -> TopicPartition:
+def _partition(item: Reader) -> TopicPartition:
     return TopicPartition(item.get("topic", str), item.number("partition", 0))
 
 
 def decode_log_dir_event(path: str, data: bytes) -> int:
     """The broker that lost a log directory."""
-    return _Reader.of(path, data).number("broker", 0)
+    return Reader.of(path, data).number("broker", 0)
 
 
 @frozen
@@ -534,11 +464,11 @@ class ProducerIdBlock:
 
     def encode(self) -> bytes:
         value = {"version": 1, "broker": self.broker, "block_start": str(self.first), "block_end": str(self.last)}
-        return _written(value)
+        return written(value)
 
     @classmethod
     def decode(cls, data: bytes) -> ProducerIdBlock:
-        reader = _Reader.of(PRODUCER_IDS, data)
+        reader = Reader.of(PRODUCER_IDS, data)
         ends = (str(reader.value.get(key)).encode() for key in ("block_start", "block_end"))
         first, last = (number_in(PRODUCER_IDS, each) for each in ends)
         if not 0 <= first <= last:
