@@ -591,9 +591,9 @@ def test_an_old_controller_and_one_of_a_former_life_are_not_obeyed():
     old = ToBroker(1, broker.epoch, 9, broker._arrivals.controller_epoch - 1, nothing)
     former = ToBroker(1, broker.epoch - 1, 9, broker._arrivals.controller_epoch + 1, nothing)
     for message in (old, former):
-        broker._take_own(message)
+        broker._own_controller._take_own(message)
         assert set(broker.image.topics) == {"t"}
-    broker._take_own(ToBroker(1, broker.epoch, 9, broker._arrivals.controller_epoch + 1, nothing))
+    broker._own_controller._take_own(ToBroker(1, broker.epoch, 9, broker._arrivals.controller_epoch + 1, nothing))
     assert broker.image.topics == {}
 
 

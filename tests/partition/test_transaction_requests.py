@@ -384,7 +384,7 @@ def test_a_coordinator_goes_with_its_replica(rig):
         for index in topic.partitions
     ]
     message = StopReplica(tuple(stopped))
-    broker._take_own(ToBroker(1, broker.epoch, 1, broker._arrivals.controller_epoch, message))
+    broker._own_controller._take_own(ToBroker(1, broker.epoch, 1, broker._arrivals.controller_epoch, message))
     rig.turn()
     [answer] = client.answers()
     assert answer.error_code == ErrorCode.NOT_COORDINATOR

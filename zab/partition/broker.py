@@ -12,7 +12,8 @@ out, and requests are looked at that wait for it.
 Other brokers are met over links (`neighbours`): followers fetch here, this broker fetches from leaders, and controllers
 tell what they have decided, wherever they are.
 
-Not here: the connections of clients and their limits (`clients`), what waits (`waiting_requests`).
+Not here: the connections of clients and their limits (`clients`), those of followers (`followers`), what waits
+(`waiting_requests`), what becomes of what the controller says (`own_controller`).
 """
 
 from __future__ import annotations
@@ -22,22 +23,21 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
-from zab.coordination.driver import Expired, Submit
+from zab.coordination.driver import Expired
 from zab.kafka.api_key import ApiKey
 from zab.kafka.errors import ErrorCode
 from zab.partition.access.authorizer import Authorizer
 from zab.partition.access.users import Users
 from zab.partition.cleaning import Cleaned, Cleaning
 from zab.partition.clients import Clients
-from zab.partition.controller import effects as of_controller
 from zab.partition.controller.controller import Controller
 from zab.partition.controller.effects import ToBroker
-from zab.partition.controller.requests import Answer, StopReplicaAnswered
 from zab.partition.controller.requests import Input as ControllerInput
 from zab.partition.coordinator_log import PartLoaded, Surroundings
 from zab.partition.coordinators import Coordinators
 from zab.partition.events import Effects, Input, LogsOpened, LogsRefused, RecordFound, SessionLives
 from zab.partition.figures import BrokerView
+from zab.partition.followers import FOLLOWERS_ASK, Followers
 from zab.partition.giving_away import GivingAway
 from zab.partition.guards.guards import guards_of
 from zab.partition.image.cluster_image import ClusterImage
@@ -48,7 +48,8 @@ from zab.partition.log.checkpoints import MetaProperties
 from zab.partition.log.file_effects import Confirmed, Failed, FileEffect
 from zab.partition.metadata_publisher import MetadataPublisher
 from zab.partition.meters.meters import Meters
-from zab.partition.neighbours import Neighbours, RemoteToken, Taking
+from zab.partition.neighbours import Neighbours, Taking
+from zab.partition.own_controller import NOT_REGISTERED, OwnController
 from zab.partition.proposals import Proposals
 from zab.partition.quotas.client_quotas import THROTTLE_MS_MAX, ClientQuotas
 from zab.partition.replica.fetcher import Fetchers
@@ -86,8 +87,6 @@ from zab.service.audit import Record
 from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected
 
 NEVER: Final = 1 << 62
-FOLLOWERS_ASK: Final = (ApiKey.FETCH, ApiKey.LIST_OFFSETS)
-NOT_REGISTERED: Final = -1
 
 
 class Broker:
@@ -122,9 +121,6 @@ class Broker:
         self._search_count = 0
         self._touched: dict[Replica, None] = {}
         """Replicas to which something happened in this turn."""
-        self._messages: list[ToBroker] = []
-        """What this broker said to itself as the controller before the logs were open."""
-        self._to_controller: list[ControllerInput] = []
         self._ready: Ready = {}
         self._asking = AskingController()
         self._asking_coordinators = AskingCoordinators(lambda: self.id)
@@ -156,7 +152,8 @@ class Broker:
     def _stand_among_others(self, handlers: Mapping[int, Handler], changes: BrokerChanges, now: int) -> None:
         """Make what has to do with other brokers and the controller."""
         config, replication = self.config, self.config.replication
-        self._of_followers = Dispatch({key: handlers[key] for key in FOLLOWERS_ASK}, self._ready, self.meters)
+        of_followers = Dispatch({key: handlers[key] for key in FOLLOWERS_ASK}, self._ready, self.meters)
+        self._followers = Followers(of_followers, self._waiting)
         self._fetchers = Fetchers(replication, self._who, self._touch)
         self._metadata = MetadataPublisher(
             *(config.topics, changes, self.replicas, self._local, self._fetchers, self._coordinators),
@@ -166,8 +163,13 @@ class Broker:
         self._proposals = Proposals(self._asking, self._who, self._touch, replication.lag_max_ms, now)
         self._giving_away = GivingAway(replication, self._asking, self._who, self._has_others)
         asking = self._asking, self._asking_coordinators
-        self._neighbours = Neighbours(*(replication, self, self._who, *asking, self._fetchers), self._arrivals)
-
+        self._neighbours = Neighbours(
+            *(replication, self, self._followers, self._who, *asking, self._fetchers, self._arrivals)
+        )
+        self._own_controller = OwnController(
+            *(self._controller, self._who, self._asking, self._arrivals, self._metadata, self._local, self._clients),
+            *(self._neighbours, self._registered, self._settle),
+        )
         self._coordinators.markers.elsewhere = self._neighbours.write_marker
 
     @property
@@ -266,6 +268,7 @@ class Broker:
         self._logins.now = self.meters.now = self._quotas.now = now
         effects = self._effects = Effects()
         self._metadata.begin(now, wall, effects.reports)
+        self._own_controller.begin(now, wall, effects)
         self._asking.now = self._asking_coordinators.now = now
         self._coordinators.advance(now, wall)
         self._keep_session(now, inputs)
@@ -295,13 +298,13 @@ class Broker:
                     pass
                 case Expired():
                     self._session_ended()
-                    self._to_controller.append(given)
+                    self._own_controller.give(given)
                 case LogsRefused(reason):
                     effects.failure = reason
                 case LinkUp() | LinkDown() | LinkReceived() | DialFailed():
                     self._neighbours.take(given, now, wall)
                 case _:
-                    self._to_controller.append(given)
+                    self._own_controller.give(given)
         self._clients.keep_up(now)
         self._local.keep_up(now, wall)
         self._clean(now, wall)
@@ -313,8 +316,7 @@ class Broker:
         goes_on = True
         while goes_on:
             self._settle()
-            self._proposals.send(now)
-            self._run_controller()
+            self._own_controller.run()
             goes_on = self._let_out()
         self._break_lines()
         self._neighbours.keep_up(now)
@@ -404,30 +406,10 @@ class Broker:
         goes_on = False
         for connection in ready:
             if isinstance(connection, FollowerConnection):
-                goes_on = self._answer_follower(connection) or goes_on
+                goes_on = self._followers.let_out(connection, self._effects) or goes_on
             else:
                 goes_on = self._clients.let_out(connection, self._now) or goes_on
         return goes_on or bool(self._ready)
-
-    def from_follower(self, connection: FollowerConnection, payload: bytes) -> None:
-        """A request has come over a link."""
-        self._waiting.add(connection)
-        connection.hold([payload])
-        self._of_followers.go_on(connection)
-
-    def follower_gone(self, connection: FollowerConnection) -> None:
-        """The link is gone."""
-        self._waiting.forget(connection)
-
-    def _answer_follower(self, connection: FollowerConnection) -> bool:
-        self._effects.sends += [(connection.link, answer) for answer in connection.take_answers()]
-        if connection.closing:
-            self._effects.breaks.append((connection.link, connection.reason))
-            self._waiting.forget(connection)
-        elif connection.held and not connection.is_held_up:
-            self._of_followers.go_on(connection)
-            return True
-        return False
 
     def _break_lines(self) -> None:
         """Close the connections whose answers have parts of logs that are deleted, or of files that compaction
@@ -446,8 +428,10 @@ class Broker:
         self._touched[replica] = None
 
     def _settle(self) -> None:
-        """Raise marks, hand out what is to be stored, and end the waiting of what can be answered now."""
-        while True:
+        """Raise marks, hand out what is to be stored, and end the waiting of what can be answered now; then send the
+        proposals that came of it."""
+        has_settled = True
+        while has_settled or self._touched or self._waiting.has_touched:
             touched, self._touched = self._touched, {}
             for replica in touched:
                 replica.advance(self._now)
@@ -456,8 +440,7 @@ class Broker:
                 self._waiting.touch(replica)
             self._coordinators.settle()
             has_settled = self._waiting.settle(self._now)
-            if not (has_settled or self._touched or self._waiting.has_touched):
-                return
+        self._proposals.send(self._now)
 
     def _search(self, search: RecordSearch, found: Callable[[Found | ErrorCode], None]) -> None:
         """Begin to look for a record."""
@@ -465,24 +448,7 @@ class Broker:
         self._searches[self._search_count] = found
         self._effects.searches.append((self._search_count, search))
 
-    # ------------------------------------------------------------------------------------------------------- controller
-
-    def _run_controller(self) -> None:
-        """Hand the controller what there is for it, and do what it says, until there is nothing left."""
-        while True:
-            given, self._to_controller = self._to_controller, []
-            if self._is_controller:
-                given += [request for _, request in self._asking.due()]
-            for effect in self._controller.step(self._now, given, self._wall):
-                self._take_from_controller(effect)
-            self._settle()
-            self._proposals.send(self._now)
-            if not (self._to_controller or (self._is_controller and self._asking.has_due)):
-                return
-
-    @property
-    def _is_controller(self) -> bool:
-        return self.id != NOT_REGISTERED and self._asking.controller == self.id
+    # ------------------------------------------------------------------------------------------ other brokers, its own
 
     def write_marker(self, marker: Marker, done: MarkerDone) -> None:
         """The coordinator of another broker ends a transaction in a partition that this one leads."""
@@ -494,45 +460,11 @@ class Broker:
 
     def to_controller(self, given: ControllerInput) -> None:
         """Another broker asks the controller that this one may be."""
-        self._to_controller.append(given)
+        self._own_controller.give(given)
 
-    def _take_from_controller(self, effect: of_controller.Effect) -> None:
-        match effect:
-            case Submit():
-                self._effects.submits.append(effect)
-            case Answer(token):
-                if isinstance(token, RemoteToken):
-                    self._neighbours.answer(effect, token)
-                elif isinstance(token, int):
-                    self._asking.answer(token, effect)
-            case ToBroker(broker_id) if broker_id != self.id:
-                self._neighbours.tell(effect)
-            case ToBroker():
-                self._take_own(effect)
-            case of_controller.Registered(broker_id, broker_epoch, cluster_id):
-                self._registered(broker_id, broker_epoch, cluster_id)
-            case of_controller.Follows(controller_id):
-                self._controller_is(NOT_REGISTERED if controller_id is None else controller_id)
-            case of_controller.ConfigChanged(entity_path, config):
-                self._metadata.config_changed(entity_path, dict(config), self.id)
-            case of_controller.AccessListsKnown(count):
-                self._effects.notes.append(f"there are {count} access lists")
-                self._clients.go_on(self._now)
-            case of_controller.Reported(text):
-                self._effects.reports.append(text)
-            case of_controller.Failed(reason):
-                self._effects.failure = reason
-            case of_controller.Became(epoch):
-                self._controller_is(self.id)
-                self._effects.notes.append(f"this broker is the controller, of epoch {epoch}")
-            case of_controller.Resigned(reason):
-                self._controller_is(NOT_REGISTERED)
-                self._neighbours.resigned()
-                self._effects.reports.append(f"this broker is the controller no longer: {reason}")
-
-    def _controller_is(self, broker_id: int) -> None:
-        self._asking.controller_is(broker_id)
-        self._metadata.image = self.image.changed(controller=broker_id)
+    def told_by_controller(self, message: ToBroker, number: int, taken: Taking) -> None:
+        """The controller is another broker, and says this to this life."""
+        self._own_controller.told_by_another(message, number, taken)
 
     def _registered(self, broker_id: int, broker_epoch: int, cluster_id: str) -> None:
         self.id, self.epoch, self.cluster_id = broker_id, broker_epoch, cluster_id
@@ -544,34 +476,7 @@ class Broker:
     def _take_logs(self, given: LogsOpened) -> None:
         self._local.open(self.id, given.directory, given.logs)
         self._effects.reports += given.notes
-        messages, self._messages = self._messages, []
-        for message in messages:
-            self._take_own(message)
-
-    def _take_own(self, message: ToBroker) -> None:
-        """This broker is the controller, and says this to itself."""
-        if self._arrivals.error(message, self.id, self.epoch) is not ErrorCode.NONE:
-            return
-        if not self._local.is_open:
-            self._messages.append(message)
-            return
-        stopped = self._take_message(message, 0)
-        if stopped is not None:
-            self._to_controller.append(stopped)
-
-    def told_by_controller(self, message: ToBroker, number: int, taken: Taking) -> None:
-        """The controller is another broker, and says this to this life."""
-        if not self._local.is_open:
-            taken(ErrorCode.BROKER_NOT_AVAILABLE, None)
-        else:
-            taken(ErrorCode.NONE, self._take_message(message, number))
-
-    def _take_message(self, envelope: ToBroker, number: int) -> StopReplicaAnswered | None:
-        """Do what the controller says; what becomes of a StopReplica that deletes."""
-        self._arrivals.take(envelope, number)
-        self._neighbours.live(envelope)
-        deleted = self._metadata.publish(envelope)
-        return StopReplicaAnswered(self.id, self.epoch, envelope.controller_epoch, deleted) if deleted else None
+        self._own_controller.logs_are_open()
 
     # ---------------------------------------------------------------------------------------------------------- the end
 

@@ -29,6 +29,7 @@ from zab.partition.controller.effects import PartitionStates, ToBroker
 from zab.partition.controller.requests import Answer, Request, StopReplicaAnswered
 from zab.partition.controller.requests import Input as ControllerInput
 from zab.partition.controller.znodes import Broker as RegisteredBroker
+from zab.partition.followers import Followers
 from zab.partition.links.arrivals import Arrivals
 from zab.partition.links.controller_channel import ControllerChannel
 from zab.partition.links.dialling import Dialling
@@ -68,12 +69,6 @@ _NO_FRAMES: Final = 1
 class Broker(Protocol):
     """What a broker does with what the others say."""
 
-    def from_follower(self, connection: FollowerConnection, payload: bytes) -> None:
-        """A request of a follower has come."""
-
-    def follower_gone(self, connection: FollowerConnection) -> None:
-        """Its link is gone."""
-
     def told_by_controller(self, message: ToBroker, number: int, taken: Taking) -> None:
         """The controller says this, to this life."""
 
@@ -102,6 +97,7 @@ class Neighbours:
         self,
         settings: ReplicationSettings,
         broker: Broker,
+        followers: Followers,
         who: Callable[[], tuple[int, int]],
         asking: AskingController,
         coordinators: AskingCoordinators,
@@ -113,6 +109,7 @@ class Neighbours:
         """What is to be sent, and sentences for the journal; the broker empties both."""
         self._settings = settings
         self._broker = broker
+        self._of_followers = followers
         self._who = who
         self._asking = asking
         self._coordinators = coordinators
@@ -204,7 +201,7 @@ class Neighbours:
         self._inbound.pop(link, None)
         follower = self._followers.pop(link, None)
         if follower is not None:
-            self._broker.follower_gone(follower)
+            self._of_followers.gone(follower)
         broker_id = self._dialling.down(link, now)
         if broker_id is not None:
             self._fetchers.lost(broker_id)
@@ -241,7 +238,7 @@ class Neighbours:
                 *(-link, f"broker {broker_id}", 0, "", FrameReader(_NO_FRAMES)), broker_id=broker_id, link=link
             )
         connection.heard_at = now
-        self._broker.from_follower(connection, payload)
+        self._of_followers.came(connection, payload)
         if connection.has_too_many:
             self._break(link, f"broker {broker_id} does not wait for answers")
 
