@@ -271,7 +271,7 @@ async def test_several_operations_that_are_cancelled_leave_nothing_that_waits(
         with trio.move_on_after(1) as scope:
             await zk.perform_each([zk.operations.get("/a"), zk.operations.get("/b"), zk.operations.get("/c")])
         assert scope.cancelled_caught
-        assert not zk._runtime._waiting
+        assert not zk._runtime._waiting.until
 
 
 GARBAGE = {

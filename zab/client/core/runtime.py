@@ -10,7 +10,8 @@ it may carry out wishes in any order.
 A request is sent at once if a server has the session and there is room in flight; otherwise it waits for its turn.
 Requests of one caller are sent in order.
 
-`servers` has which server is tried when, `failures` what errors say about servers that failed.
+`servers` has which server is tried when, `failures` what errors say about servers that failed, `waiting` the requests
+that wait for their turn.
 
 Invariants:
 - A request ends exactly once: with its answer's error, ConnectionLossError (sent, no answer), NotConnectedError or
@@ -39,7 +40,6 @@ from zab.client.core.exceptions import (
     RequestError,
     RequestTooLargeError,
     SessionExpiredError,
-    ThrottledError,
     ZabError,
 )
 from zab.client.core.failures import Failures
@@ -51,6 +51,7 @@ from zab.client.core.servers import Phase, Servers, Wish
 from zab.client.core.session import Session, close_request
 from zab.client.core.settings import Settings
 from zab.client.core.state_changes import StateChanges
+from zab.client.core.waiting import WaitingRequests
 from zab.client.core.watcher import Listener, Watcher
 
 __all__ = ["Runtime", "Todo"]
@@ -90,8 +91,7 @@ class Runtime:
         self._is_attended = False
         self._is_flushed = False
         self._closing = False
-        self._waiting: dict[ClientRequest[Any], int] = {}
-        """Requests that wait for room or for a server -> until when."""
+        self._waiting = WaitingRequests(session, settings, self._failures)
         self._jobs = BackgroundJobs()
         self._state_changes: WeakSet[StateChanges] = WeakSet()
         self._watchers: WeakSet[Watcher] = WeakSet()
@@ -106,7 +106,7 @@ class Runtime:
             return await self.answer(request)
         finally:
             if not request.is_over:
-                self._waiting.pop(request, None)
+                self._waiting.until.pop(request, None)
 
     async def call_each(self, requests: Sequence[ClientRequest[Any]]) -> list[Any]:
         """The results of requests that are sent in this order, none waiting for the one before; a ZabError in place of
@@ -127,7 +127,7 @@ class Runtime:
                     results.append(error)
         finally:
             for request in requests[len(results) :]:
-                self._waiting.pop(request, None)
+                self._waiting.until.pop(request, None)
         return results
 
     def ask(self, request: ClientRequest[Any]) -> None:
@@ -142,10 +142,11 @@ class Runtime:
         request.asker = self.backend.waiter()
         if self._observer is not None:
             request.asker = Timed(self._observer, request, request.asker, self.backend)
-        if not self._waiting and self._has_room:
+        if not self._waiting.until and self._has_room:
             self._send(request)
         else:
-            self._wait_for_room(request)
+            self._waiting.add(request, int(self.backend.now() * 1000))
+            self._attend()
 
     async def answer(self, request: ClientRequest[T]) -> T:
         """Waits for the answer; raises its error."""
@@ -180,41 +181,14 @@ class Runtime:
             and connection.unsent_bytes < self.settings.unsent_bytes_max
         )
 
-    def _wait_for_room(self, request: ClientRequest[Any]) -> None:
-        if len(self._waiting) >= self.settings.waiting_count_max:
-            raise ThrottledError(request.path, detail=f"{len(self._waiting)} requests of this client wait already")
-        self._waiting[request] = int(self.backend.now() * 1000) + self._request_wait_ms
-        self._attend()
-
-    @property
-    def _request_wait_ms(self) -> int:
-        return self.settings.request_wait_ms or self.session.session_timeout_ms
-
     def use_room(self) -> None:
         """Sends what there is room for: requests first, since their callers wait."""
-        while self._waiting and self._has_room:
-            request = next(iter(self._waiting))
-            del self._waiting[request]
-            self._send(request)
+        while self._waiting.until and self._has_room:
+            self._send(self._waiting.take())
         while self._jobs.stirred and self._has_room:
             job_request = self._jobs.next_request()
             if job_request is not None:
                 self._send(job_request)
-
-    def _refuse_waiting(self, now: int | None = None) -> None:
-        """Refuses the requests whose time is over; without `now` all of them, since they can only fail."""
-        for request, deadline in list(self._waiting.items()):
-            if now is None:
-                error: ZabError = self._end(request.path)
-            elif deadline > now:
-                return
-            elif self.session.state.is_connected:
-                error = ThrottledError(request.path, detail=f"no room in flight for {self._request_wait_ms} ms")
-            else:
-                detail = f"no server for {self._request_wait_ms} ms; {self._failures}"
-                error = NotConnectedError(request.path, detail=detail)
-            del self._waiting[request]
-            request.end(None, error)
 
     # Jobs.
 
@@ -288,7 +262,7 @@ class Runtime:
         """Does what is due, and returns what the backend has to do."""
         # Whatever is due is in what is returned: nothing below has to wake the backend.
         self._is_attended = True
-        self._refuse_waiting(now)
+        self._waiting.refuse_late(now)
         servers = self._servers
         if servers.phase is Phase.DIALLING and now >= servers.deadline:
             self._missed("no connection in time", None, now)
@@ -303,10 +277,7 @@ class Runtime:
     @property
     def _next_moment(self) -> float | None:
         """Seconds, a millisecond later than it is due: the clock is read in whole milliseconds, rounded down."""
-        next_time = self._servers.next_time
-        times = [] if next_time is None else [next_time]
-        if self._waiting:
-            times.append(next(iter(self._waiting.values())))
+        times = [each for each in (self._servers.next_time, self._waiting.next_deadline) if each is not None]
         if self._servers.phase is Phase.LINKED:
             assert self.session.connection is not None
             times.append(self.session.connection.next_deadline)
@@ -476,7 +447,7 @@ class Runtime:
     async def close(self) -> None:
         """Closes the session on its server, waiting at most `close_wait_ms`; all waiting callers get an error."""
         self._closing = True
-        self._refuse_waiting()
+        self._waiting.refuse_all(self._end)
         if self.session.state.is_connected:
             request = close_request()
             request.asker = self.backend.waiter()
@@ -507,7 +478,7 @@ class Runtime:
         for watcher in list(self._watchers):
             watcher.end(reason)
         self._jobs.end(reason)
-        self._refuse_waiting()
+        self._waiting.refuse_all(self._end)
         self._attend()
 
 
