@@ -11,6 +11,7 @@ import trio
 
 from tests.host.tls.holders import certificates, holder, member
 from tests.rigs.certificates import Certificates, server_context
+from tests.rigs.login_files import digest_section, private_file
 from zab.broker.configuration import StartRefusedError, hints, load
 from zab.broker.ensemble_access import EnsembleAccess
 from zab.client.core.hosts import Host
@@ -121,19 +122,13 @@ def test_without_tls_the_client_dials_itself() -> None:
     assert (access.dial, access.reread(), access.login) == (None, None, None)
 
 
-def write(path: Path, text: str, mode: int = 0o600) -> Path:
-    path.write_text(text)
-    path.chmod(mode)
-    return path
-
-
 def jaas_of(directory: Path, text: str, mode: int = 0o600) -> Path:
-    return write(directory / "jaas.conf", text, mode)
+    return private_file(directory / "jaas.conf", text, mode)
 
 
 def test_the_login_is_that_of_the_section(tmp_path: Path) -> None:
     both = {"Client": ("a", "b"), "Other": ("c", "d")}
-    text = "".join(f'{each} {{ {MODULE} required username="{u}" password="{p}"; }};\n' for each, (u, p) in both.items())
+    text = "".join(digest_section(each, username=u, password=p) for each, (u, p) in both.items())
     line = f"java.security.auth.login.config={jaas_of(tmp_path, text)}\n"
     login, other = access_of(line).login, access_of(f"{line}zookeeper.sasl.clientconfig=Other\n").login
     assert (login.user, login.password, other.user) == ("a", "b", "c")
@@ -143,10 +138,10 @@ def test_the_login_is_that_of_the_section(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "mode", "why"),
     [
-        (f'Client {{ {MODULE} required username="a" password="b"; }};', 0o644, "run `chmod 600"),
+        (digest_section("Client", username="a", password="b"), 0o644, "run `chmod 600"),
         ("Client {", 0o600, "jaas.conf: line 1"),
-        (f'Server {{ {MODULE} required username="a" password="b"; }};', 0o600, "there is no section Client"),
-        (f'Client {{ {MODULE} required username="a"; }};', 0o600, "needs a username and a password"),
+        (digest_section("Server", username="a", password="b"), 0o600, "there is no section Client"),
+        (digest_section("Client", username="a"), 0o600, "needs a username and a password"),
         ("Client { com.sun.security.auth.module.Krb5LoginModule required; };", 0o600, "only .*DigestLoginModule is"),
         (f"Client {{ {MODULE} required; {MODULE} required; }};", 0o600, "several login modules"),
     ],
@@ -154,18 +149,18 @@ def test_the_login_is_that_of_the_section(tmp_path: Path) -> None:
 def test_a_jaas_file_that_is_no_login_refuses_the_start(tmp_path: Path, text: str, mode: int, why: str) -> None:
     line = f"java.security.auth.login.config={jaas_of(tmp_path, text, mode)}\n"
     with pytest.raises(StartRefusedError, match=why):
-        load(str(write(tmp_path / "server.properties", line)))
+        load(str(private_file(tmp_path / "server.properties", line)))
 
 
 def test_a_key_that_others_can_read_refuses_the_start(certificates: Certificates, tmp_path: Path) -> None:
     own = certificates.client("careless")
     (own / "keystore.pem").chmod(0o644)
     with pytest.raises(StartRefusedError, match=r"zookeeper\.ssl\.keystore\.location: .*chmod 600"):
-        load(str(write(tmp_path / "server.properties", stores(own))))
+        load(str(private_file(tmp_path / "server.properties", stores(own))))
 
 
 def test_a_store_that_is_missing_refuses_the_start(holder: Path, tmp_path: Path) -> None:
-    file = write(tmp_path / "server.properties", stores(holder).replace("truststore.pem", "gone.pem"))
+    file = private_file(tmp_path / "server.properties", stores(holder).replace("truststore.pem", "gone.pem"))
     with pytest.raises(
         StartRefusedError, match=r"zookeeper\.ssl\.truststore\.location: .*gone\.pem: it cannot be read"
     ):
@@ -175,7 +170,7 @@ def test_a_store_that_is_missing_refuses_the_start(holder: Path, tmp_path: Path)
 def test_passwords_in_a_file_that_others_can_read_are_warned_of(holder: Path, tmp_path: Path) -> None:
     password = (holder / "password").read_text().strip()
     text = stores(holder, "p12").replace("passwordPath", "password").replace(f"{holder}/password", password)
-    file = write(tmp_path / "server.properties", f"{text}\nssl.key.password=x\n")
+    file = private_file(tmp_path / "server.properties", f"{text}\nssl.key.password=x\n")
     assert not [hint for hint in hints(load(str(file))) if "password" in hint]
     file.chmod(0o644)
     warned = [hint for hint in hints(load(str(file))) if "its value is a password" in hint]

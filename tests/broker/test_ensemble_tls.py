@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 from tests.cli.commands import Run, run
 from tests.rigs.certificates import Certificates, client_store_lines
 from tests.rigs.kafka_broker import KafkaBroker
+from tests.rigs.login_files import digest_section, private_file
 from tests.rigs.processes import ended
 from tests.rigs.waiting import until
 from tests.rigs.zab_server import zab_servers
@@ -25,7 +26,6 @@ __all__ = ["run"]
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 PATIENCE_SECONDS = 60.0
-MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule"
 PASSWORD = "open sesame"
 BY_BROKERS = Acl(Permission.ALL, "sasl", "kafka")
 BY_ALL = Acl(Permission.READ, "world", "anyone")
@@ -53,14 +53,8 @@ class Ensemble:
         ]
 
 
-def jaas_file(path: Path, text: str) -> Path:
-    path.write_text(text)
-    path.chmod(0o600)
-    return path
-
-
 def login_file(path: Path, password: str) -> Path:
-    return jaas_file(path, f'Client {{\n  {MODULE} required username="kafka" password="{password}";\n}};\n')
+    return private_file(path, digest_section("Client", username="kafka", password=password))
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +62,7 @@ def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
     directory = tmp_path_factory.mktemp("ensemble")
     certificates = Certificates(directory / "certificates")
     certificates.client("broker")
-    users = jaas_file(directory / "users.conf", f'Server {{\n  {MODULE} required user_kafka="{PASSWORD}";\n}};\n')
+    users = private_file(directory / "users.conf", digest_section("Server", user_kafka=PASSWORD))
     [secure] = free_ports(1)
     lines = {
         **client_store_lines(certificates.member("localhost", HOST)),
