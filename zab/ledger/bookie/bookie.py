@@ -7,20 +7,27 @@
 
 Decided here is the order of a turn: adds that follow each other are taken in one loop (`writes.py`), everything else
 one by one; then comes what waits for time; then everything that this turn journals becomes one append. Not decided
-here: what is answered when (`writes.py`, `reads.py`, `journal.py`), when the cache is flushed (`checkpoints.py`).
+here: what is answered when (`writes.py`, `reads.py`, `journal.py`), when the cache is flushed (`checkpoints.py`), what
+is deleted (`collection.py`), how it is registered (`registration.py`).
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
+from zab.coordination.driver import Connected, Expired, Results, Suspended, WatchFired
 from zab.ledger.bookie.checkpoints import Checkpoints
+from zab.ledger.bookie.compaction import Compaction
 from zab.ledger.bookie.config import BookieConfig
 from zab.ledger.bookie.disk_reads import DiskReads
 from zab.ledger.bookie.events import (
     Asked,
     CheckpointSaved,
+    Collect,
+    Compact,
+    Compacted,
     ConnectionClosed,
     Effects,
     Input,
@@ -39,10 +46,12 @@ from zab.ledger.bookie.events import (
 )
 from zab.ledger.bookie.journal import Journal
 from zab.ledger.bookie.long_polls import LongPolls
+from zab.ledger.bookie.membership import Member, Membership
 from zab.ledger.bookie.opening import Opened
 from zab.ledger.bookie.reads import Reads
 from zab.ledger.bookie.segments import Segments
 from zab.ledger.bookie.space import SpaceRule
+from zab.ledger.bookie.tombstones import runs_of
 from zab.ledger.bookie.write_cache import WriteCache
 from zab.ledger.bookie.writes import Writes
 from zab.ledger.wire.messages import (
@@ -67,7 +76,8 @@ NOTHING_TO_DO: Final = 1 << 62
 class Bookie:
     """See the docstring of the module."""
 
-    def __init__(self, config: BookieConfig, opened: Opened, now_ms: int) -> None:
+    def __init__(self, config: BookieConfig, opened: Opened, now_ms: int, member: Member | None = None) -> None:
+        """`member`: who it is in the coordination service. Without it, it is not registered, and deletes nothing."""
         self._config = config
         self._now_ms = now_ms
         self.table = opened.table
@@ -86,6 +96,10 @@ class Bookie:
             config, self.table, self._cache, self.segments, self._journal, self._writes, opened
         )
         self.space = SpaceRule(config, now_ms)
+        self.compaction = Compaction(config, self.table, self.segments, now_ms)
+        self.membership = None if member is None else Membership(config, member, self.table, now_ms)
+        self._to_drop: deque[tuple[int, list[int]]] = deque()
+        """Deleted ledgers, by the number of the append that makes their tombstones durable."""
         self._prepared_for = -1
         """For the roll after which journal file the next one was prepared."""
         self._notes = list(opened.notes)
@@ -96,7 +110,14 @@ class Bookie:
         """When `step` has something to do without an input."""
         if self._failure is not None:
             return NOTHING_TO_DO
-        deadlines = (self.checkpoints.deadline_ms, self._long_polls.deadline_ms, self.space.deadline_ms)
+        deadlines = [
+            self.checkpoints.deadline_ms,
+            self.compaction.deadline_ms,
+            self._long_polls.deadline_ms,
+            self.space.deadline_ms,
+        ]
+        if self.membership is not None:
+            deadlines.append(self.membership.deadline_ms)
         return min(each for each in deadlines if each is not None)
 
     def step(self, now_ms: int, inputs: Sequence[Input], wall_ms: int = 0) -> Effects:
@@ -112,6 +133,10 @@ class Bookie:
         if self.space.asks(now_ms):
             effects.asks_space = True
         self.checkpoints.step(now_ms)
+        if self.compaction.step(now_ms, self.checkpoints.next_segment):
+            self.checkpoints.take_number()
+        if self.membership is not None and self._failure is None:
+            self._look_after(self.membership, effects)
         self._finish(effects)
         return effects
 
@@ -162,11 +187,42 @@ class Bookie:
             known.free if wants & BookieInfoWanted.FREE else None,
         )
 
+    def _look_after(self, membership: Membership, effects: Effects) -> None:
+        """Be registered as the space says, and delete what is gone."""
+        membership.set_read_only(self._writes.is_read_only)
+        effects.submits += membership.step(self._now_ms)
+        if membership.to_delete:
+            self._delete(membership.to_delete)
+            membership.to_delete = []
+        for mine, others in ((effects.notes, membership.notes), (effects.reports, membership.reports)):
+            mine += others
+            others.clear()
+
+    def _delete(self, ledgers: list[int]) -> None:
+        """Take no adds of these ledgers from now on; they are dropped once their tombstones are durable."""
+        self._to_drop.append((self._journal.next_number, ledgers))
+        for first, last in runs_of(ledgers):
+            self.table.tombstones.add_run(first, last)
+            self._writes.note_tombstones(first, last)
+
+    def _drop(self, effects: Effects) -> None:
+        """Drop the ledgers whose tombstones are durable."""
+        while self._to_drop and self._to_drop[0][0] <= self._journal.durable_number:
+            ledgers = self._to_drop.popleft()[1]
+            for each in ledgers:
+                ledger = self.table.get(each)
+                if ledger is not None:
+                    self._cache.forget(ledger)
+                    self.table.delete(each)
+                    self._reads.wake(ledger)
+            effects.notes.append(f"deleted {len(ledgers)} ledgers that are gone from the metadata")
+
     def _take_event(self, event: Input, effects: Effects) -> None:
         match event:
             case JournalDurable(number, mark):
                 effects.answers += self._journal.durable(number, mark)
                 self._prepare_journal(effects)
+                self._drop(effects)
             case ReadDone(token, data):
                 self._disk_reads.done(token, data)
             case SegmentWritten():
@@ -191,8 +247,18 @@ class Bookie:
                 self._job_failed(event, effects)
             case JournalFailed(reason):
                 self._fail(f"the journal cannot be written: {reason}", effects)
-            case JournalPrepared() | SegmentsRemoved():
+            case JournalPrepared():
                 pass
+            case Compacted():
+                self.compaction.compacted(event)
+            case SegmentsRemoved():
+                self.compaction.removed(event)
+            case Collect(force):
+                if self.membership is not None:
+                    self.membership.collect_now(self._now_ms, force=force)
+            case Connected() | Suspended() | Expired() | WatchFired() | Results():
+                if self.membership is not None:
+                    self.membership.take(event)
             case _:
                 raise AssertionError(event)
 
@@ -204,6 +270,9 @@ class Bookie:
             effects.jobs.append(PrepareJournal())
 
     def _job_failed(self, event: JobFailed, effects: Effects) -> None:
+        if isinstance(event.job, Compact):
+            self.compaction.failed(event)
+            return
         if not event.is_full:
             self._fail(f"{type(event.job).__name__} failed: {event.reason}", effects)
             return
@@ -241,10 +310,14 @@ class Bookie:
         effects.reads = self._disk_reads.take()
         effects.jobs += self.checkpoints.jobs
         self.checkpoints.jobs.clear()
+        effects.jobs += self.compaction.jobs
+        self.compaction.jobs.clear()
         effects.notes += self._notes
         self._notes.clear()
         effects.reports += self.segments.reports
         self.segments.reports.clear()
+        effects.reports += self.compaction.reports
+        self.compaction.reports.clear()
         effects.takes_adds = not (
             self.checkpoints.is_full or self._journal.pending_bytes >= self._config.journal_pending_bytes
         )

@@ -68,6 +68,10 @@ class BookieConfig:
     """A segment with a smaller live share is compacted."""
     compact_share_daily: float = 0.8
     """A segment with a smaller live share is compacted once a day."""
+    compact_ms: int = 3_600_000
+    """Segments are looked at so often."""
+    compact_daily_ms: int = 86_400_000
+    """They are looked at with the higher share so often."""
     compact_bytes_max: int = 256 * MIB
     """So many live bytes are put into one segment."""
     open_bytes_max: int = 64 * MIB

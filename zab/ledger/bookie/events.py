@@ -131,6 +131,13 @@ class Ordered:
 
 
 @attrs.frozen
+class Collect:
+    """The operator wants a round of collection now; `force`: he has looked at what it would delete."""
+
+    force: bool = False
+
+
+@attrs.frozen
 class LostEntries:
     """Entries of these ledgers may be lost: they are fenced, and that one of them is not here proves nothing."""
 
@@ -150,6 +157,7 @@ Input: TypeAlias = (
     | JobAnswer
     | Space
     | Ordered
+    | Collect
     | LostEntries
     | FromCoordination
 )

@@ -31,7 +31,7 @@ from zab.ledger.bookie.config import BookieConfig
 from zab.ledger.bookie.events import Asked
 from zab.ledger.bookie.journal import Journal, Waiting
 from zab.ledger.bookie.ledgers import Ledger, LedgerTable
-from zab.ledger.bookie.records import FENCE, LEDGER, LIMBO, lac_record, ledger_record
+from zab.ledger.bookie.records import FENCE, LEDGER, LIMBO, lac_record, ledger_record, tombstones_record
 from zab.ledger.bookie.write_cache import ENTRY_OVERHEAD_BYTES, WriteCache
 from zab.ledger.entries.envelope import HEADER_BYTES, LAC_HEADER_BYTES, lac_header_of
 from zab.ledger.entries.ids import NONE
@@ -205,6 +205,10 @@ class Writes:
         ledger.is_fenced = ledger.is_limbo = True
         ledger.fence_number = self._journal.next_number
         self._record(ledger_record(LIMBO, ledger_id, ledger.key))
+
+    def note_tombstones(self, first: int, last: int) -> None:
+        """These ledgers are deleted."""
+        self._record(tombstones_record(first, last))
 
     # -------------------------------------------------------------------------------------------------- explicit LACs
 

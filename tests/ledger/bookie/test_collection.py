@@ -1,0 +1,330 @@
+"""Which ledgers are deleted, and how their space comes back (4.10, 4.11)."""
+
+from __future__ import annotations
+
+import pytest
+from attrs import evolve
+
+from tests.ledger.bookie.coordination import ROOT, MemberBench, create_ledgers, new_tree
+from tests.ledger.bookie.kit import DIGEST, KEY, SMALL, Bench, add, envelope_of
+from zab.coordination.operations import Children, Create, Delete, Exists, Get, Operation, Result, Set, ZooKeeperError
+from zab.ledger.bookie.events import Collect, Compact, RemoveSegments
+from zab.ledger.bookie.segment import segment_path
+from zab.ledger.bookie.tombstones import Tombstones, runs_of
+from zab.ledger.entries.ids import NONE
+from zab.ledger.metadata.paths import LONG_FROM, ledger_path
+from zab.ledger.wire.messages import ReadEntry, ReadLac, WriteLac
+from zab.ledger.wire.status import Status
+
+MINE = (*range(10), LONG_FROM + 5)
+
+
+def bench_with(*, there: tuple[int, ...] = MINE, **limits: float) -> MemberBench:
+    """A bookie with the ledgers MINE, of which these are in the metadata."""
+    tree = new_tree()
+    create_ledgers(tree, *there)
+    bench = MemberBench(evolve(SMALL, **limits), tree)
+    bench.ask(*(add(ledger, 0) for ledger in MINE))
+    bench.settle()
+    return bench
+
+
+def delete(bench: MemberBench, *ledgers: int) -> None:
+    for ledger in ledgers:
+        assert bench.tree.apply(bench.session, Delete(ledger_path(ROOT, ledger))).ok
+
+
+def test_a_ledger_that_is_gone_in_two_rounds_is_deleted() -> None:
+    bench = bench_with()
+    delete(bench, 3, LONG_FROM + 5)
+    bench.collect()
+    assert bench.answer(ReadEntry(3, 0)).status is Status.OK, "it has died younger than a round"
+    bench.collect()
+    assert bench.answer(ReadEntry(3, 0)).status is Status.NO_LEDGER
+    assert sorted(bench.bookie.table.by_id) == [ledger for ledger in MINE if ledger not in (3, LONG_FROM + 5)]
+
+
+def test_a_deleted_ledger_is_never_taken_again() -> None:
+    """S11 (#4462): a writer that was asleep while its ledger was recovered and deleted; also after restarts."""
+    bench = bench_with()
+    delete(bench, 3)
+    bench.collect()
+    bench.collect()
+    for seed in range(3):
+        assert bench.answer(add(3, 1)).status is Status.FENCED
+        assert bench.answer(add(3, 1, is_recovery=True)).status is Status.IO_ERROR
+        assert bench.answer(ReadEntry(3, 0)).status is Status.NO_LEDGER
+        assert bench.answer(ReadEntry(3, 0, KEY, is_fencing=True)).status is Status.NO_LEDGER
+        assert bench.answer(ReadLac(3)).status is Status.NO_LEDGER
+        assert bench.answer(WriteLac(3, 0, KEY, DIGEST.pack_lac(3, 0))).status is Status.NO_LEDGER
+        bench.crash(seed)
+        if seed == 1:
+            bench.flush()
+
+
+def test_tombstones_are_durable_before_a_ledger_is_dropped() -> None:
+    bench = bench_with()
+    delete(bench, 3)
+    bench.collect()
+    bench.pass_ms(SMALL.collect_ms)
+    bench.step()
+    assert bench.journal
+    assert bench.answers[bench.ask(add(3, 1))[0]].status is Status.FENCED
+    assert bench.bookie.table.get(3) is not None
+    denied = bench.ask(ReadEntry(3, 1, KEY, is_fencing=True))
+    assert bench.statuses(denied) == [None], "a power cut would bring it back, not fenced"
+    bench.store()
+    assert bench.statuses(denied) == ["NO_LEDGER"]
+    assert bench.bookie.table.get(3) is None
+
+
+def test_long_polls_of_a_deleted_ledger_are_answered() -> None:
+    bench = bench_with(watch_ms_max=1 << 40)
+    delete(bench, 3)
+    bench.collect()
+    (number,) = bench.ask(ReadEntry(3, NONE, previous_lac=5, wait_ms=1 << 39, wants_piggyback=True))
+    bench.collect()
+    assert bench.answers[number].status is Status.NO_LEDGER
+
+
+def test_a_ledger_that_is_made_while_the_metadata_are_read_is_no_candidate() -> None:
+    """4.11, 1: the ledgers here are listed first."""
+    bench = bench_with()
+
+    def interfere(operation: Operation) -> Result | None:
+        if isinstance(operation, Exists):
+            bench.before = lambda operation: None
+            bench.ask(add(77, 0))
+        return None
+
+    bench.collect()
+    bench.before = interfere
+    delete(bench, 3)
+    bench.collect()
+    bench.collect()
+    assert bench.bookie.table.get(77) is not None
+
+
+def test_a_lister_that_lags_deletes_nothing() -> None:
+    """S13: the listing lacks live ledgers; each candidate is asked for by itself."""
+    bench = bench_with()
+    bench.before = lambda operation: Result(children=()) if isinstance(operation, Children) else None
+    for _ in range(3):
+        bench.collect()
+    assert len(bench.bookie.table) == len(MINE)
+
+
+@pytest.mark.parametrize("kind", [Children, Exists, Get])
+@pytest.mark.parametrize("error", [ZooKeeperError.NOAUTH, ZooKeeperError.SYSTEMERROR])
+def test_an_error_in_a_round_deletes_nothing_and_the_next_round_begins_again(
+    kind: type[Operation], error: ZooKeeperError
+) -> None:
+    """S12 (#870): a lister that took an error for the end."""
+    bench = bench_with()
+    delete(bench, 3)
+    bench.collect()
+    bench.before = lambda operation: Result(error) if isinstance(operation, kind) else None
+    bench.collect()
+    assert bench.reports
+    bench.before = lambda operation: None
+    bench.collect()
+    assert bench.bookie.table.get(3) is not None
+    bench.collect()
+    assert bench.bookie.table.get(3) is None
+
+
+def test_another_service_deletes_nothing() -> None:
+    """4.11, 2: an empty one, one of another cluster, one that becomes so during the round."""
+    bench = bench_with(collect_share_max=1.0)
+    delete(bench, *MINE)
+    path = f"{ROOT}/INSTANCEID"
+    bench.tree.apply(bench.session, Set(path, b"another"))
+    for _ in range(3):
+        bench.collect()
+    bench.tree.apply(bench.session, Delete(path))
+    for _ in range(3):
+        bench.collect()
+    assert len(bench.bookie.table) == len(MINE)
+    bench.tree.apply(bench.session, Create(path, b"another"))
+    answers = iter([b"0b4e1f2a-0000-4000-8000-000000000001", b"another"] * 3)
+    bench.before = lambda operation: Result(data=next(answers)) if isinstance(operation, Get) else None
+    for _ in range(3):
+        bench.collect()
+    assert len(bench.bookie.table) == len(MINE)
+
+
+def test_too_many_at_a_time_need_a_third_round() -> None:
+    """4.11, 5: the valve."""
+    for limits in ({"collect_share_max": 0.2}, {"collect_share_max": 1.0, "collect_count_max": 2}):
+        bench = bench_with(**limits)
+        delete(bench, 1, 2, 3)
+        bench.collect()
+        bench.collect()
+        assert len(bench.bookie.table) == len(MINE)
+        assert any("3 of 11" in report for report in bench.reports)
+        create_ledgers(bench.tree, 3)
+        bench.collect()
+        assert len(bench.bookie.table) == len(MINE) - 2
+
+
+def test_the_operator_opens_the_valve() -> None:
+    bench = bench_with(collect_share_max=0.2)
+    delete(bench, 1, 2, 3)
+    bench.step(Collect())
+    bench.step(Collect(force=True))
+    bench.settle()
+    assert len(bench.bookie.table) == len(MINE) - 3
+
+
+def test_nothing_is_deleted_without_a_session() -> None:
+    bench = Bench()
+    bench.answer(add(1, 0))
+    bench.step(Collect(force=True))
+    bench.pass_ms(SMALL.collect_ms)
+    bench.settle()
+    assert len(bench.bookie.table) == 1
+
+
+def test_runs_of_tombstones() -> None:
+    found = Tombstones([(5, 7), (1, 1), (9, 9), (3, 3)])
+    assert list(found) == [(1, 1), (3, 3), (5, 7), (9, 9)]
+    found.add_run(2, 2)
+    found.add_run(8, 8)
+    assert list(found) == [(1, 3), (5, 9)]
+    found.add_run(0, 20)
+    assert list(found) == [(0, 20)]
+    assert [each in found for each in (0, 20, 21)] == [True, True, False]
+    assert runs_of([1, 2, 3, 5, 7, 8]) == [(1, 3), (5, 5), (7, 8)]
+    many = Tombstones((each, each) for each in range(0, 1000, 2))
+    for each in range(1, 1000, 2):
+        many.add_run(each, each)
+    assert list(many) == [(0, 999)]
+
+
+def with_dead_ledgers(dead: int, *, live: int = 1) -> MemberBench:
+    """Segments in which so many of the ledgers are deleted."""
+    bench = bench_with(collect_share_max=1.0, compact_share=0.5)
+    for ledger in range(dead):
+        bench.ask(add(ledger, 1, bytes(1000)))
+    bench.ask(add(9, 1, lac=NONE))
+    bench.flush()
+    delete(bench, *range(dead))
+    bench.collect()
+    bench.collect()
+    return bench
+
+
+def compact(bench: MemberBench) -> None:
+    bench.pass_ms(bench.config.compact_ms)
+    bench.settle()
+
+
+def test_a_segment_without_live_ledgers_is_removed() -> None:
+    bench = bench_with(collect_share_max=1.0)
+    bench.flush()
+    assert len(bench.bookie.segments) == 1
+    delete(bench, *MINE)
+    bench.collect()
+    bench.collect()
+    compact(bench)
+    assert len(bench.bookie.segments) == 0
+    assert not [path for path in bench.disk.image() if path.startswith("entries/")]
+
+
+def test_live_records_are_copied_as_they_are_and_the_newer_one_counts() -> None:
+    """4.11, 8; case 10: of two copies of an entry the newer one."""
+    bench = with_dead_ledgers(6)
+    bench.ask(add(9, 1, lac=0), add(0, 5, bytes(900)))
+    bench.flush()
+    newest = envelope_of(9, 1, lac=0)
+    before = [segment.number for segment in bench.bookie.segments.newest_first]
+    sizes = sum(segment.size for segment in bench.bookie.segments.newest_first)
+    compact(bench)
+    segments = bench.bookie.segments.newest_first
+    assert [segment.number for segment in segments] != before
+    assert sum(segment.size for segment in segments) < sizes - 5000
+    for _ in range(2):
+        assert bench.answer(ReadEntry(9, 1)).envelope == newest
+        assert bench.answer(ReadEntry(8, 0)).envelope == envelope_of(8, 0)
+        assert bench.answer(ReadEntry(LONG_FROM + 5, 0)).envelope == envelope_of(LONG_FROM + 5, 0)
+        bench.crash()
+
+
+def test_a_compacted_segment_is_not_newer_than_what_came_after_its_parts() -> None:
+    bench = with_dead_ledgers(6)
+    bench.ask(add(9, 1, lac=0), *(add(8, entry, bytes(800)) for entry in range(5, 9)))
+    bench.flush()
+    compact(bench)
+    assert len(bench.bookie.segments) == 2
+    assert bench.bookie.segments.newest_first[1].replaced
+    for _ in range(2):
+        assert bench.answer(ReadEntry(9, 1)).envelope == envelope_of(9, 1, lac=0)
+        bench.crash()
+
+
+def test_a_replaced_segment_that_is_still_there_is_removed_at_the_start() -> None:
+    """4.7: the power was lost between the two."""
+    bench = with_dead_ledgers(6)
+    bench.pass_ms(bench.config.compact_ms)
+    while not any(isinstance(job, RemoveSegments) for job in bench.jobs):
+        bench.work()
+        bench.step()
+    files = [path for path in bench.disk.image() if path.startswith("entries/")]
+    bench.crash()
+    left = [path for path in bench.disk.image() if path.startswith("entries/")]
+    assert len(left) < len(files)
+    assert bench.answer(ReadEntry(9, 1)).status is Status.OK
+
+
+@pytest.mark.parametrize("part", ["map", "index", "record"])
+def test_a_damaged_segment_is_neither_removed_nor_copied(part: str) -> None:
+    """S14 (#4607): a header with stale bytes made the collector believe that a log was empty."""
+    bench = with_dead_ledgers(6)
+    segment = bench.bookie.segments.newest_first[0]
+    row = segment.row(9)
+    assert row is not None
+    at = {"map": segment.size - 70, "index": row.index_offset, "record": row.offset + 5}[part]
+    bench.disk.flip(segment_path(segment.number), 8 * at)
+    if part == "map":
+        bench.restart()
+    compact(bench)
+    bench.pass_ms(bench.config.compact_ms)
+    bench.settle()
+    assert segment_path(segment.number) in bench.disk.image()
+    assert bench.failure is None
+    assert bench.reports or bench.notes
+    # What is not damaged is still there, and what is damaged is no absence.
+    assert bench.answer(ReadEntry(9, 1)).status in (Status.OK, Status.IO_ERROR)
+    assert bench.answer(ReadEntry(9, 7)).status in (Status.NO_ENTRY, Status.IO_ERROR)
+
+
+def test_no_room_for_a_compaction_changes_nothing() -> None:
+    bench = with_dead_ledgers(6)
+    bench.disk.capacity_bytes = bench.disk.capacity_bytes - bench.disk.free_bytes() + 10
+    before = bench.bookie.segments.newest_first
+    compact(bench)
+    assert bench.bookie.segments.newest_first == before
+    assert bench.failure is None
+    bench.disk.capacity_bytes = 1 << 40
+    compact(bench)
+    assert bench.bookie.segments.newest_first != before
+
+
+def test_a_read_under_way_survives_a_compaction() -> None:
+    bench = with_dead_ledgers(6)
+    (number,) = bench.ask(ReadEntry(9, 1))
+    assert bench.reads
+    bench.pass_ms(bench.config.compact_ms)
+    for _ in range(20):
+        bench.work()
+        bench.step()
+    bench.read_all()
+    assert bench.answers[number].status is Status.OK
+
+
+def test_one_compaction_at_a_time() -> None:
+    bench = with_dead_ledgers(6)
+    bench.pass_ms(bench.config.compact_ms)
+    for _ in range(10):
+        bench.step()
+    assert sum(isinstance(job, Compact) for job in bench.jobs) == 1

@@ -1,0 +1,120 @@
+"""When segments are written again without what is deleted, and which.
+
+The live share of a segment is that of the bytes of ledgers that are here. Segments below a share go: without live
+ledgers the file is removed, else its live records are copied, verbatim, together with those of its neighbours in age
+that are below it too. The new segment takes their rank, so that of two copies of an entry the newer one still counts.
+
+A segment whose ledger map is not verified, or that is suspect, is neither removed nor copied: what looks dead in it may
+be damage. One segment is looked at in a step, and one compaction is under way at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zab.ledger.bookie.config import BookieConfig
+from zab.ledger.bookie.events import Compact, Compacted, Job, JobFailed, RemoveSegments, SegmentsRemoved
+from zab.ledger.bookie.ledgers import LedgerTable
+from zab.ledger.bookie.segment import Segment
+from zab.ledger.bookie.segments import Segments
+
+
+class Compaction:
+    """The compactions of a bookie."""
+
+    def __init__(self, config: BookieConfig, table: LedgerTable, segments: Segments, now_ms: int) -> None:
+        self._config = config
+        self._table = table
+        self._segments = segments
+        self._at_ms = now_ms + config.compact_ms
+        self._daily_ms = now_ms + config.compact_daily_ms
+        self._search: Iterator[list[Segment] | None] | None = None
+        self._is_under_way = False
+        self._refused: set[int] = set()
+        """Segments that could not be copied."""
+        self.jobs: list[Job] = []
+        """The bookie empties it."""
+        self.reports: list[str] = []
+        """The bookie empties it."""
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When `step` has something to do."""
+        if self._search is not None:
+            return None if self._is_under_way else 0
+        return min(self._at_ms, self._daily_ms)
+
+    def begin(self, share: float) -> None:
+        """Look for segments whose live share is lower."""
+        self._search = self._groups(share)
+
+    def step(self, now_ms: int, number: int) -> bool:
+        """Go on; `number` is what a new segment is called. Whether that was used."""
+        if self._search is None:
+            if now_ms >= self._daily_ms:
+                self._daily_ms = now_ms + self._config.compact_daily_ms
+                self.begin(self._config.compact_share_daily)
+            elif now_ms >= self._at_ms:
+                self.begin(self._config.compact_share)
+            else:
+                return False
+            self._at_ms = now_ms + self._config.compact_ms
+        if self._is_under_way:
+            return False
+        assert self._search is not None
+        try:
+            group = next(self._search)
+        except StopIteration:
+            self._search = None
+            return False
+        if group is None:
+            return False
+        self._is_under_way = True
+        live = frozenset(row.ledger for segment in group for row in segment.rows() if row.ledger in self._table.by_id)
+        self.jobs.append(Compact(number, tuple(group), live))
+        return True
+
+    def _groups(self, share: float) -> Iterator[list[Segment] | None]:
+        """Neighbours in age that are below this live share; None after each segment that ends nothing."""
+        group: list[Segment] = []
+        size = 0
+        for segment in reversed(self._segments.newest_first):
+            live, total = self._live_bytes(segment)
+            is_low = not segment.is_suspect and segment.number not in self._refused and live < share * total
+            if group and (not is_low or size + live > self._config.compact_bytes_max):
+                yield group
+                group, size = [], 0
+            if is_low:
+                group.append(segment)
+                size += live
+            yield None
+        if group:
+            yield group
+
+    def _live_bytes(self, segment: Segment) -> tuple[int, int]:
+        live = total = 0
+        by_id = self._table.by_id
+        for row in segment.rows():
+            total += row.size
+            if row.ledger in by_id:
+                live += row.size
+        return live, total
+
+    def compacted(self, answer: Compacted) -> None:
+        """The new segment is durable: it takes the place of the old ones, whose files go now."""
+        self._segments.replace(answer.replaced, answer.segment)
+        self.jobs.append(RemoveSegments(answer.replaced))
+
+    def removed(self, answer: SegmentsRemoved) -> None:
+        self._is_under_way = False
+
+    def failed(self, answer: JobFailed) -> None:
+        """The segments stay as they are."""
+        assert isinstance(answer.job, Compact)
+        self._is_under_way = False
+        self._search = None
+        if not answer.is_full:
+            numbers = [segment.number for segment in answer.job.segments]
+            self._refused.update(numbers)
+            names = ", ".join(f"{number:016x}" for number in numbers)
+            self.reports.append(f"segments {names} are not compacted: {answer.reason} -> have them repaired")
