@@ -44,7 +44,7 @@ class LocalCookie:
     """The content of the file."""
 
     data: bytes
-    """As in the znode."""
+    """The bytes of the znode."""
     uuid: bytes
 
     def pack(self) -> bytes:
@@ -100,7 +100,7 @@ def check_cookie(root: str, cookie: Cookie, local: LocalCookie | None) -> Steps[
 
 def _compare(cookie: Cookie, local: LocalCookie, there: bytes) -> None:
     if local.data != there:
-        raise CookieError(f"the cookie of {cookie.bookie} in the metadata is another one than that of the directory")
+        raise CookieError(f"the cookie of {cookie.bookie} in the metadata differs from that of the directory")
     try:
         differences = decode_cookie(local.data).differences(cookie)
     except InvalidMetadataError as error:

@@ -132,7 +132,7 @@ class Ordered:
 
 @attrs.frozen
 class Collect:
-    """The operator wants a round of collection now; `force`: he has looked at what it would delete."""
+    """The operator wants a round of collection now; `force`: also if it would delete many ledgers."""
 
     force: bool = False
 

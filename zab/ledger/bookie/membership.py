@@ -25,10 +25,10 @@ RETRY_MS: Final = 10_000
 
 @frozen
 class Member:
-    """Who a bookie is in the coordination service."""
+    """The name of a bookie, and what it registers, in the coordination service."""
 
     root: str
-    """Of all ledgers, such as `/ledgers`."""
+    """The root of all ledgers, such as `/ledgers`."""
     bookie: BookieId
     instance: bytes
     """What `INSTANCEID` has."""
