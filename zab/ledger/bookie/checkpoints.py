@@ -89,11 +89,6 @@ class Checkpoints:
         return self._cache.flushing is not None and self._cache.size >= self._config.flush_bytes
 
     @property
-    def is_blocked(self) -> bool:
-        """Whether there was no room for it."""
-        return self._blocked is not None
-
-    @property
     def deadline_ms(self) -> int | None:
         """When `step` has something to do."""
         if self.stage is Stage.COLLECTING:

@@ -45,11 +45,6 @@ class Journal:
         """The number of the append that this turn makes."""
         return self._number + 1
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether everything is durable."""
-        return not (self._appends or self.envelopes or self.records)
-
     def wait(self, connection: Connection, number: int, answer: Answer) -> None:
         """Answer when everything that was appended so far is durable."""
         self.waiting.append((connection, number, answer))

@@ -87,10 +87,6 @@ class Segments:
     def _sort(self) -> None:
         self._newest = tuple(sorted(self._by_number.values(), key=lambda segment: -segment.rank))
 
-    def has(self, ledger: int) -> bool:
-        """Whether a segment has, or may have, entries of this ledger."""
-        return any(segment.row(ledger) is not None or segment.may_hide(ledger) for segment in self._newest)
-
     # --------------------------------------------------------------------------------------------------------- searches
 
     def find(self, ledger: int, entry: int) -> Search[bytes | None]:

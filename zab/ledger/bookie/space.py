@@ -28,10 +28,6 @@ class SpaceRule:
         return self._is_full or self._is_ordered
 
     @property
-    def is_full(self) -> bool:
-        return self._is_full
-
-    @property
     def has_reserve(self) -> bool:
         """Whether more than the reserve is free."""
         return self.known is None or self.known.free > self._config.reserve_bytes
