@@ -160,6 +160,7 @@ def test_a_busy_bookie_has_a_window_that_grows_with_its_answers() -> None:
         rig.answer(B1, rig.adds(B1)[0])
     rig.answer_all(B0)
     assert rig.completed == list(range(20))
+    assert rig.writer._pipeline.peers[B1].window is None, "nothing waits for it"
     rig.append(*range(20, 40))
     assert rig.adds(B1) == list(range(20, 40))
 

@@ -217,6 +217,14 @@ def test_a_recovery_that_does_not_end_in_time_leaves_the_outcome_unknown() -> No
     assert rig.writer.deadline_ms is None
 
 
+def test_a_close_with_nothing_pending_does_not_wait_for_ever_for_a_recovery() -> None:
+    rig = Rig()
+    rig.by_other(lambda metadata: metadata.recovering())
+    rig.close()
+    rig.run_until(10_000)
+    assert rig.outcomes == {"close": CloseFailed(Reason.FENCED)}
+
+
 def test_a_close_is_written_again_when_re_replication_came_first() -> None:
     rig = some_written()
     rig.step(BookieLost(B1))

@@ -312,21 +312,20 @@ def test_forgotten_entries_count_as_short(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_c1_a_second_failure_during_a_change_is_the_next_change_before_anything_is_released() -> None:
-    rig = held(quorums=(3, 3, 2))
+    rig = held(quorums=(4, 4, 2), bookies=8)
     rig.append("a")
     rig.step(BookieLost(B1))
     rig.later(10)
-    rig.answer_all(B0)
+    rig.answer_all(B0, B3)
     rig.answer(B2, 0, status=Status.IO_ERROR)
     assert len(rig.submits) == 1, "never two at once"
     rig.answer_one()
     assert len(rig.submits) == 1
     first = new_of(rig, 1, B1)
-    rig.answer_all(first)  # type: ignore[arg-type]
-    assert rig.completed == [], "two have it, but the second change is under way"
+    assert rig.completed == [], "an ack quorum has it, but the second change is under way"
     rig.answer_one()
     assert rig.completed == ["a"]
-    assert rig.fragments == [(0, f"b0 {first} {new_of(rig, 2, B2)}")]
+    assert rig.fragments == [(0, f"b0 {first} {new_of(rig, 2, B2)} b3")]
 
 
 def test_c2_a_replacement_that_fails_before_it_answered_is_replaced_and_excluded() -> None:

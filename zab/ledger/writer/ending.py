@@ -51,8 +51,8 @@ class Ending:
         self.unknown = range(0)
         """The entries with an unknown outcome."""
         self._is_told = False
-        self._held: list[Op] = []
-        """Entries that wait for another one's end."""
+        self._held: list[Op] | None = None
+        """Entries that wait for another one's end, because a close has found a recovery."""
         self._closers: list[Hashable] = []
         self._resolvers: list[Hashable] = []
         self._drained_at = 0
@@ -66,7 +66,7 @@ class Ending:
 
     def close(self, token: Hashable, is_draining: bool, now_ms: int) -> None:
         """The caller closes."""
-        if self.state in (WriterState.OPEN, WriterState.CLOSING) or self._held:
+        if self.state in (WriterState.OPEN, WriterState.CLOSING) or self._held is not None:
             self._closers.append(token)
             if self.state is WriterState.OPEN or not is_draining:
                 self._begin(Reason.CLOSED, now_ms + self._settings.drain_ms if is_draining else now_ms, now_ms)
@@ -120,8 +120,8 @@ class Ending:
     def _decide(self, state: WriterState, reason: Reason, end: LedgerMetadata) -> None:
         """The end is known, so the outcome of every entry is."""
         last_released = self._pipeline.lac
-        ops = self._held or self._pipeline.drop()
-        self._held, self.end = [], end
+        ops = self._pipeline.drop() if self._held is None else self._held
+        self._held, self.end = None, end
         self.state, self.reason = state, reason
         self._given_up_at, self.is_writing = None, False
         for op in ops:
@@ -148,14 +148,14 @@ class Ending:
 
     def fail(self, reason: Reason, detail: str = "") -> None:
         """It cannot go on, nor say what is in the ledger."""
-        if self.state in (WriterState.CLOSED, WriterState.FENCED, WriterState.FAILED) and not self._held:
+        if self.state in (WriterState.CLOSED, WriterState.FENCED, WriterState.FAILED) and self._held is None:
             return
         self.is_writing = False
-        if not self._held:
+        if self._held is None:
             self.state, self.reason = WriterState.FAILED, reason
         self._admission.refuse_all(reason)
-        dropped = self._held or self._pipeline.drop()
-        self._held = []
+        dropped = self._pipeline.drop() if self._held is None else self._held
+        self._held = None
         self._note_unknown(dropped)
         self._tell_unknown(dropped, reason)
         self._ended(detail)
@@ -202,13 +202,13 @@ class Ending:
     @property
     def waits_for_end(self) -> bool:
         """Whether somebody waits for another client to close the ledger."""
-        return bool(self._held or self._resolvers) and self.end is None
+        return (self._held is not None or bool(self._resolvers)) and self.end is None
 
     def found(self, current: LedgerMetadata | None) -> None:
         """What is there while somebody waits for the end."""
         if current is None:
             self._give_up(Reason.DELETED)
-        elif current.is_closed and self._held:
+        elif current.is_closed and self._held is not None:
             # The close that waited was this writer's last word.
             pipeline = self._pipeline
             if (current.last, current.length) == (pipeline.lac, pipeline.confirmed_length):
@@ -240,8 +240,8 @@ class Ending:
 
     def _give_up(self, reason: Reason) -> None:
         self._given_up_at = None
-        if self._held or self.state is WriterState.CLOSING:
-            self.fail(reason if not self._held else Reason.FENCED)
+        if self._held is not None or self.state is WriterState.CLOSING:
+            self.fail(reason if self._held is None else Reason.FENCED)
         for token in self._resolvers:
             self._tell(token, Unresolved(reason))
         self._resolvers.clear()
