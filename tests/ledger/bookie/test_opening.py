@@ -194,8 +194,12 @@ def test_unfinished_files_are_removed() -> None:
     bench = Bench()
     bench.disk.replace("entries/0000000000000009.tmp", b"half")
     bench.disk.replace("journal/prepared", bytes(100))
+    bench.disk.replace("checkpoint.tmp", b"half")
     bench.restart()
-    assert not {"entries/0000000000000009.tmp", "journal/prepared"} & set(bench.disk.image())
+    unfinished = {"entries/0000000000000009.tmp", "journal/prepared", "checkpoint.tmp"}
+    assert not unfinished & set(bench.disk.image())
+    bench.crash()
+    assert not unfinished & set(bench.disk.image()), "they were not removed durably"
 
 
 def _with_segment() -> Bench:

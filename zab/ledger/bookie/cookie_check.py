@@ -71,6 +71,9 @@ def read_local_cookie(disk: Disk) -> LocalCookie | None:
 
 def write_local_cookie(disk: Disk, cookie: LocalCookie) -> None:
     """Write the file, durably: after `check_cookie`, at the first start."""
+    if disk.exists(f"{COOKIE_FILE}.tmp"):
+        disk.remove(f"{COOKIE_FILE}.tmp")
+        disk.sync_directory("")
     disk.replace(COOKIE_FILE, cookie.pack())
 
 

@@ -117,6 +117,7 @@ class EntryFiles:
         if path is not None and self._disk.exists(path + TEMPORARY):
             with contextlib.suppress(OSError):
                 self._disk.remove(path + TEMPORARY)
+                self._disk.sync_directory(path.rpartition("/")[0])
 
     def _remove(self, directory: str, paths: Sequence[str]) -> None:
         """Remove files that are there, durably."""

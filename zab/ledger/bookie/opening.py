@@ -111,6 +111,10 @@ class _Opening:
         self._size = 0
 
     def open(self) -> Opened:
+        if self._disk.exists(CHECKPOINT + TEMPORARY):
+            # Durably, or a later rename could find this one under its name.
+            self._disk.remove(CHECKPOINT + TEMPORARY)
+            self._disk.sync_directory("")
         for directory in (JOURNAL, ENTRIES, STATES):
             self._clean(directory)
         opened, start = self._read_checkpoint()
