@@ -200,6 +200,12 @@ class Agreed:
     def is_proven(self) -> bool:
         return self.is_certified or bool(self.secret)
 
+    @property
+    def proof(self) -> str:
+        """How the other end has proven its identity, for the journal."""
+        proofs = [name for name, is_one in (("tls", self.is_certified), ("secret", bool(self.secret))) if is_one]
+        return "+".join(proofs) or "nothing"
+
 
 class Dialling:
     """The dialler's side of the handshake with server `other`. `nonce` has `NONCE_BYTES` and must be unpredictable.

@@ -295,7 +295,7 @@ class Links(Generic[Message, Input]):
         link.up = True
         link.let_held_out()
         journal.info(
-            "link is up", sid=agreed.sid, link=link.link, inbound=link.inbound, proven=agreed.is_proven, by=_by(agreed)
+            "link is up", sid=agreed.sid, link=link.link, inbound=link.inbound, proven=agreed.is_proven, by=agreed.proof
         )
 
     def _refuse(self, link: Link, reason: str) -> None:
@@ -495,9 +495,3 @@ class Links(Generic[Message, Input]):
         self._deadlines.remove(link)
         self._strangers.leave(link)
         self.unflushed.pop(link, None)
-
-
-def _by(agreed: Agreed) -> str:
-    """How the peer has proven its identity."""
-    proofs = [name for name, is_one in (("tls", agreed.is_certified), ("secret", bool(agreed.secret))) if is_one]
-    return "+".join(proofs) or "nothing"
