@@ -39,7 +39,9 @@ def test_a_ledger_that_is_gone_in_two_rounds_is_deleted() -> None:
     delete(bench, 3, LONG_FROM + 5)
     bench.collect()
     assert bench.answer(ReadEntry(3, 0)).status is Status.OK, "it has died younger than a round"
+    delete(bench, 4)
     bench.collect()
+    assert bench.answer(ReadEntry(4, 0)).status is Status.OK, "it has died younger than a round"
     assert bench.answer(ReadEntry(3, 0)).status is Status.NO_LEDGER
     assert sorted(bench.bookie.table.by_id) == [ledger for ledger in MINE if ledger not in (3, LONG_FROM + 5)]
 
@@ -50,7 +52,7 @@ def test_a_deleted_ledger_is_never_taken_again() -> None:
     delete(bench, 3)
     bench.collect()
     bench.collect()
-    for seed in range(3):
+    for seed in range(4):
         assert bench.answer(add(3, 1)).status is Status.FENCED
         assert bench.answer(add(3, 1, is_recovery=True)).status is Status.IO_ERROR
         assert bench.answer(ReadEntry(3, 0)).status is Status.NO_LEDGER
@@ -59,6 +61,7 @@ def test_a_deleted_ledger_is_never_taken_again() -> None:
         assert bench.answer(WriteLac(3, 0, KEY, DIGEST.pack_lac(3, 0))).status is Status.NO_LEDGER
         bench.crash(seed)
         if seed == 1:
+            bench.ask(add(100, 0))
             bench.flush()
 
 
@@ -148,6 +151,10 @@ def test_another_service_deletes_nothing() -> None:
     bench.tree.apply(bench.session, Create(path, b"another"))
     answers = iter([b"0b4e1f2a-0000-4000-8000-000000000001", b"another"] * 3)
     bench.before = lambda operation: Result(data=next(answers)) if isinstance(operation, Get) else None
+    for _ in range(3):
+        bench.collect()
+    assert len(bench.bookie.table) == len(MINE)
+    answers = iter([b"another", b"0b4e1f2a-0000-4000-8000-000000000001"] * 3)
     for _ in range(3):
         bench.collect()
     assert len(bench.bookie.table) == len(MINE)
@@ -248,6 +255,36 @@ def test_live_records_are_copied_as_they_are_and_the_newer_one_counts() -> None:
         assert bench.answer(ReadEntry(8, 0)).envelope == envelope_of(8, 0)
         assert bench.answer(ReadEntry(LONG_FROM + 5, 0)).envelope == envelope_of(LONG_FROM + 5, 0)
         bench.crash()
+
+
+def test_of_two_copies_in_segments_that_become_one_the_newer_one_counts() -> None:
+    bench = bench_with(collect_share_max=1.0, compact_share=0.5)
+    bench.ask(add(9, 1, lac=NONE), *(add(0, entry, bytes(900)) for entry in range(3)))
+    bench.flush()
+    bench.ask(add(9, 1, lac=0), *(add(1, entry, bytes(900)) for entry in range(3)))
+    bench.flush()
+    assert len(bench.bookie.segments) == 2
+    delete(bench, 0, 1)
+    bench.collect()
+    bench.collect()
+    compact(bench)
+    assert len(bench.bookie.segments) == 1
+    for _ in range(2):
+        assert bench.answer(ReadEntry(9, 1)).envelope == envelope_of(9, 1, lac=0)
+        bench.crash()
+
+
+def test_a_suspect_segment_is_left_alone() -> None:
+    bench = with_dead_ledgers(6)
+    segment = bench.bookie.segments.newest_first[0]
+    row = segment.row(9)
+    assert row is not None
+    bench.disk.flip(segment_path(segment.number), 8 * (row.offset + 5))
+    assert bench.answer(ReadEntry(9, row.first)).status is Status.IO_ERROR
+    bench.pass_ms(bench.config.compact_ms)
+    for _ in range(10):
+        bench.step()
+    assert not any(isinstance(job, Compact) and segment in job.segments for job in bench.jobs)
 
 
 def test_a_compacted_segment_is_not_newer_than_what_came_after_its_parts() -> None:

@@ -130,6 +130,18 @@ def test_a_damaged_checkpoint_or_state(path: str) -> None:
         open_files(disk, SMALL, IDENTITY)
 
 
+def test_an_older_state_than_the_checkpoint_names_will_not_do() -> None:
+    """The journal between the two is gone."""
+    bench = Bench()
+    bench.answer(ReadEntry(1, 0, KEY, is_fencing=True))
+    bench.flush()
+    states = sorted(path for path in bench.disk.image() if path.startswith("state/"))
+    assert len(states) == 2
+    bench.disk.flip(states[-1], 600)
+    with pytest.raises(DamagedError):
+        bench.restart()
+
+
 def test_a_newer_state_than_the_checkpoint_names_will_do() -> None:
     """The power was lost between the two."""
     bench = Bench()
@@ -198,6 +210,9 @@ def test_unfinished_files_are_removed() -> None:
     bench.restart()
     unfinished = {"entries/0000000000000009.tmp", "journal/prepared", "checkpoint.tmp"}
     assert not unfinished & set(bench.disk.image())
+    log = list(bench.disk.log)
+    removed = log.index("remove checkpoint.tmp")
+    assert log[removed + 1] == "sync_directory ", "another one may still be found under its name"
     bench.crash()
     assert not unfinished & set(bench.disk.image()), "they were not removed durably"
 
