@@ -1,5 +1,6 @@
 """`zab simulate`: what it prints and how it exits."""
 
+import json
 import shlex
 from collections.abc import Callable
 
@@ -166,6 +167,40 @@ def test_brokers_are_simulated_in_place_of_an_ensemble(invoke: Callable[..., Res
     assert "seed 4: good; 1 brokers" in first.output
     assert "records acknowledged" in first.output
     assert first.output == second.output
+
+
+def test_ledgers_are_simulated_in_place_of_an_ensemble(invoke: Callable[..., Result]) -> None:
+    first, second = (invoke("--ledgers", "--members", "3", "--seed", "4", "--faults", "kill") for _ in range(2))
+    assert first.exit_code == 0
+    assert "seed 4: good; 3 bookies" in first.output
+    assert "entries acknowledged" in first.output
+    assert first.output == second.output
+
+
+def test_a_run_of_ledgers_is_told_as_json(invoke: Callable[..., Result]) -> None:
+    done = invoke("--ledgers", "--seed", "4", "--json")
+    told = json.loads(done.output)
+    assert told["result"] == "good"
+    assert told["ledgers"] > 0
+    assert told["replay"] == "zab simulate --seed 4 --ledgers --trace"
+
+
+def test_a_failed_run_of_ledgers_says_how_to_replay_it(
+    invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise SafetyError("G4", "there is a gap")
+
+    monkeypatch.setattr(simulate.ledgers, "run", fail)
+    done = invoke("--ledgers", "--members", "3", "--seed", "9", "--no-shrink")
+    assert done.exit_code == SAFETY
+    assert "zab simulate --seed 9 --ledgers --members 3 --trace" in done.output
+
+
+def test_brokers_and_ledgers_are_two_simulations(invoke: Callable[..., Result]) -> None:
+    done = invoke("--ledgers", "--partitions")
+    assert done.exit_code == 2
+    assert "two simulations" in done.output
 
 
 def test_a_failed_run_of_brokers_says_how_to_replay_it(

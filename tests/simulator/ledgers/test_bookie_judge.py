@@ -14,6 +14,7 @@ from zab.ledger.metadata.ledger_metadata import Fragment, LedgerMetadata
 from zab.ledger.wire.messages import (
     Added,
     AddEntry,
+    Answer,
     BatchRead,
     EntryRead,
     LacRead,
@@ -21,10 +22,11 @@ from zab.ledger.wire.messages import (
     ReadBatch,
     ReadEntry,
     ReadLac,
+    Request,
     WriteLac,
 )
 from zab.ledger.wire.status import Status
-from zab.simulator.ledgers.bookie_judge import BookieJudge
+from zab.simulator.ledgers.bookie_judge import Before, BookieJudge
 from zab.simulator.ledgers.judge import Judge
 from zab.simulator.world.verdict import SafetyError
 
@@ -47,23 +49,27 @@ class Bookies:
         self.judge.created(LEDGER, metadata)
         self.of = BookieJudge(self.judge)
 
+    def answers(self, bookie: BookieId, request: Request, answer: Answer, before: Before | None = None) -> None:
+        """With `before`, something else was said between question and answer."""
+        self.of.answers(bookie, request, answer, self.of.asked(bookie, request) if before is None else before)
+
     def acknowledge(self, entry: int, bookie: BookieId = B1, *, is_recovery: bool = False, lac: int = -1) -> None:
         request = AddEntry(LEDGER, entry, KEY, envelope(entry, lac), is_recovery)
-        self.of.answers(bookie, request, Added(Status.OK, LEDGER, entry))
+        self.answers(bookie, request, Added(Status.OK, LEDGER, entry))
 
     def read(
         self, entry: int, status: Status, *, is_fencing: bool = False, data: bytes = b"", max_lac: int | None = None
     ) -> None:
         request = ReadEntry(LEDGER, entry, KEY, is_fencing=is_fencing)
-        self.of.answers(B1, request, EntryRead(status, LEDGER, entry, data, max_lac))
+        self.answers(B1, request, EntryRead(status, LEDGER, entry, data, max_lac))
 
     def write_lac(self, lac: int) -> None:
         packet = DIGEST.pack_lac(LEDGER, lac)
-        self.of.answers(B1, WriteLac(LEDGER, lac, KEY, packet), LacWritten(Status.OK, LEDGER))
+        self.answers(B1, WriteLac(LEDGER, lac, KEY, packet), LacWritten(Status.OK, LEDGER))
 
     def read_lac(self, lac: int | None) -> None:
         packet = b"" if lac is None else DIGEST.pack_lac(LEDGER, lac)
-        self.of.answers(B1, ReadLac(LEDGER), LacRead(Status.OK, LEDGER, packet, envelope(0)))
+        self.answers(B1, ReadLac(LEDGER), LacRead(Status.OK, LEDGER, packet, envelope(0)))
 
 
 @pytest.fixture
@@ -114,7 +120,17 @@ def test_absence_is_not_said_of_what_was_acknowledged(bookies: Bookies, entry: i
 def test_absence_in_a_batch(bookies: Bookies) -> None:
     bookies.acknowledge(0)
     with breaks("absence"):
-        bookies.of.answers(B1, ReadBatch(LEDGER, 0, 5, 100), BatchRead(Status.NO_ENTRY, LEDGER, 0))
+        bookies.answers(B1, ReadBatch(LEDGER, 0, 5, 100), BatchRead(Status.NO_ENTRY, LEDGER, 0))
+
+
+def test_what_comes_between_question_and_answer_need_not_be_known(bookies: Bookies) -> None:
+    request, lac = ReadEntry(LEDGER, 0), ReadLac(LEDGER)
+    before, before_lac = bookies.of.asked(B1, request), bookies.of.asked(B1, lac)
+    bookies.judge.of(LEDGER).acknowledged = 5
+    bookies.acknowledge(0)
+    bookies.write_lac(3)
+    bookies.answers(B1, request, EntryRead(Status.NO_ENTRY, LEDGER, 0), before)
+    bookies.answers(B1, lac, LacRead(Status.OK, LEDGER, b"", envelope(0)), before_lac)
 
 
 def test_absence_may_be_said_of_a_ledger_that_is_gone(bookies: Bookies) -> None:
@@ -134,7 +150,7 @@ def test_the_highest_entry_is_the_highest(bookies: Bookies) -> None:
     "show",
     [
         Bookies.read,
-        lambda bookies, *_, data: bookies.of.answers(
+        lambda bookies, *_, data: bookies.answers(
             B1, ReadBatch(LEDGER, 0, 5, 100), BatchRead(Status.OK, LEDGER, 0, (data,))
         ),
     ],
@@ -179,7 +195,7 @@ def test_durability_what_was_acknowledged_is_there_after_a_start(bookies: Bookie
 
 def test_an_add_that_need_not_be_durable_is_no_copy(bookies: Bookies) -> None:
     request = AddEntry(LEDGER, 0, KEY, envelope(0), is_deferred=True)
-    bookies.of.answers(B1, request, Added(Status.OK, LEDGER, 0))
+    bookies.answers(B1, request, Added(Status.OK, LEDGER, 0))
     assert not bookies.judge.of(LEDGER).copies
 
 

@@ -11,6 +11,7 @@
     zab simulate --no-mercy             mends no lasting faults, and judges only safety
     zab simulate --seed N --keep PART   the part of a run that is left after shrinking
     zab simulate --partitions           brokers of the partitioned log, in place of an ensemble
+    zab simulate --ledgers              bookies, and writers, recoverers and readers of ledgers, in place of an ensemble
 
 Exit codes: 0 every run passed, 1 the code under test crashed (with any exception not listed below), 3 safety: a promise
 was broken, 4 liveness: no progress after the faults, 5 undecided: a judge gave up at its bound. Of several failures the
@@ -34,7 +35,7 @@ from itertools import count, islice
 from multiprocessing.pool import Pool
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import attrs
 import typer
@@ -53,15 +54,25 @@ from zab.cli.servers.simulate_brokers import (
     broker_line,
     broker_words,
 )
+from zab.cli.servers.simulate_ledgers import (
+    LedgerReport,
+    LedgerScope,
+    ledger_fields,
+    ledger_line,
+    ledger_words,
+)
 from zab.native import load
 from zab.simulator.brokers import simulation as brokers
 from zab.simulator.ensemble.judges.recorder import Recorder
 from zab.simulator.ensemble.members.profile import FOCUSES
 from zab.simulator.ensemble.scope import MEMBERS_MAX, WHOLE, Scope
 from zab.simulator.ensemble.simulation import Report, run, shrink
+from zab.simulator.ledgers import simulation as ledgers
 from zab.simulator.world.scope import Kept, ScopeError
 from zab.simulator.world.shrinking import Shrunk
 from zab.simulator.world.verdict import LivenessError, SafetyError, UndecidedError
+
+AnyScope: TypeAlias = Scope | BrokerScope | LedgerScope
 
 __all__ = ["run_block", "simulate_command"]
 
@@ -96,7 +107,7 @@ class Attempt(AbstractContextManager["Attempt"]):
     """Catches any exception of a run, except an interrupt, since all of them are results."""
 
     seed: int
-    report: Report | BrokerReport | None = None
+    report: Report | BrokerReport | LedgerReport | None = None
     failure: Failure | None = None
 
     def __exit__(
@@ -116,13 +127,17 @@ def attempt(
     recorder: Recorder | None = None,
     *,
     both_judges: bool = False,
-    scope: Scope | BrokerScope = WHOLE,
+    scope: AnyScope = WHOLE,
 ) -> Attempt:
     """Run one seed, and catch its failure."""
     if isinstance(scope, BrokerScope):
         with Attempt(seed) as of_brokers:
             of_brokers.report = brokers.run(seed, sink, scope)
         return of_brokers
+    if isinstance(scope, LedgerScope):
+        with Attempt(seed) as of_ledgers:
+            of_ledgers.report = ledgers.run(seed, sink, scope)
+        return of_ledgers
     if both_judges and recorder is None:
         recorder = Recorder()
     with Attempt(seed) as result, using(load("tree"), load("writes")):
@@ -141,7 +156,9 @@ def simulate_command(
     ] = None,
     members: Annotated[
         int | None,
-        typer.Option("--members", metavar="N", help=f"Voters (3, 5, … {MEMBERS_MAX}) or brokers, not what seeds say."),
+        typer.Option(
+            "--members", metavar="N", help=f"Voters (3, 5, … {MEMBERS_MAX}), brokers, bookies: not what seeds say."
+        ),
     ] = None,
     faults: Annotated[
         str | None, typer.Option("--faults", metavar="NAME,…", help="Only these go wrong; `none` is nothing.")
@@ -167,6 +184,7 @@ def simulate_command(
     partitions: Annotated[
         bool, typer.Option("--partitions", help="Brokers of the partitioned log in place of an ensemble.")
     ] = False,
+    of_ledgers: Annotated[bool, typer.Option("--ledgers", help="Bookies and clients of ledgers instead.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Exit codes: 0 good, 1 the code crashed, 3 a promise was broken, 4 no progress, 5 undecided."""
@@ -174,11 +192,9 @@ def simulate_command(
     if not is_one:
         refuse("for one seed", trace=trace, history=history, keep=keep is not None)
     _check_hours(hours, seeds)
-    if json and (trace or counts):
-        raise typer.BadParameter("what --trace and --counts print is for people", param_hint="--json")
-    if partitions:
-        refuse("for ensembles", history=history, both_judges=both_judges, both_ways=both_ways)
-    scope = _scope(members, faults, keep, focus, mercy=not no_mercy, both_ways=both_ways, has_partitions=partitions)
+    _check_json(json, trace or counts)
+    kind = _kind(partitions, of_ledgers, history=history, both_judges=both_judges, both_ways=both_ways)
+    scope = _scope(members, faults, keep, focus, mercy=not no_mercy, both_ways=both_ways, kind=kind)
     say = partial(_say_json, scope, both_judges=both_judges) if json else None
     if both_judges or history is not None:
         recorded.demand_extra("--both-judges" if both_judges else "--history")
@@ -215,6 +231,21 @@ def refuse(reason: str, **options: object) -> None:
             raise typer.BadParameter(f"--{name.replace('_', '-')} is {reason}")
 
 
+def _kind(partitions: bool, of_ledgers: bool, **of_ensembles: object) -> type[BrokerScope | LedgerScope] | None:
+    """What is simulated; None: an ensemble. Other simulations have none of the options that are `of_ensembles`."""
+    if partitions and of_ledgers:
+        raise typer.BadParameter("--ledgers and --partitions are two simulations: give one of them")
+    if not (partitions or of_ledgers):
+        return None
+    refuse("for ensembles", **of_ensembles)
+    return BrokerScope if partitions else LedgerScope
+
+
+def _check_json(json: bool, is_for_people: bool) -> None:
+    if json and is_for_people:
+        raise typer.BadParameter("what --trace and --counts print is for people", param_hint="--json")
+
+
 def _check_hours(hours: float | None, seeds: int | None) -> None:
     if hours is not None and seeds is not None:
         raise typer.BadParameter("--hours goes on as long as it says, whatever --seeds says: give one of them")
@@ -230,16 +261,16 @@ def _scope(
     *,
     mercy: bool,
     both_ways: bool,
-    has_partitions: bool,
-) -> Scope | BrokerScope:
+    kind: type[BrokerScope | LedgerScope] | None,
+) -> AnyScope:
     names = None if faults is None else tuple(name.strip() for name in faults.split(",") if name.strip() != NOTHING)
     try:
         kept = None if keep is None else Kept.parse(keep)
     except ScopeError as error:
         raise typer.BadParameter(str(error), param_hint="--keep") from None
     try:
-        if has_partitions:
-            return BrokerScope(members, names, kept, mercy, focus)
+        if kind is not None:
+            return kind(members, names, kept, mercy, focus)
         return Scope(members, names, kept, mercy, focus, both_ways)
     except ScopeError as error:
         raise typer.BadParameter(str(error)) from None
@@ -252,7 +283,7 @@ def _one(
     history: Path | None,
     *,
     both_judges: bool,
-    scope: Scope | BrokerScope,
+    scope: AnyScope,
     say: Callable[[Attempt], None] | None,
 ) -> list[Failure]:
     recorder = None if history is None else Recorder()
@@ -271,6 +302,9 @@ def _one(
     if isinstance(report, BrokerReport):
         print(broker_line(report))
         return []
+    if isinstance(report, LedgerReport):
+        print(ledger_line(report))
+        return []
     profile = report.profile
     print(
         f"seed {seed}: good; {profile.voters} voters, {profile.observers} observers, {profile.clients} clients, "
@@ -287,7 +321,7 @@ def run_block(
     keep_going: bool,
     reached: Counter[str],
     both_judges: bool = False,
-    scope: Scope | BrokerScope = WHOLE,
+    scope: AnyScope = WHOLE,
     until: float | None = None,
     say: Callable[[Attempt], None] | None = None,
 ) -> list[Failure]:
@@ -335,7 +369,7 @@ def run_block(
     return found
 
 
-def _say_json(scope: Scope | BrokerScope, result: Attempt, *, both_judges: bool) -> None:
+def _say_json(scope: AnyScope, result: Attempt, *, both_judges: bool) -> None:
     """Print one run as a JSON object. Unknown fields of a failed run are null."""
     report, failure = result.report, result.failure
     fields = {
@@ -345,10 +379,13 @@ def _say_json(scope: Scope | BrokerScope, result: Attempt, *, both_judges: bool)
         "replay": f"{_command(result.seed, scope)}{' --both-judges' * both_judges}",
     }
     if isinstance(scope, BrokerScope):
-        assert not isinstance(report, Report)
+        assert not isinstance(report, Report | LedgerReport)
         fields |= broker_fields(report)
+    elif isinstance(scope, LedgerScope):
+        assert not isinstance(report, Report | BrokerReport)
+        fields |= ledger_fields(report)
     else:
-        assert not isinstance(report, BrokerReport)
+        assert not isinstance(report, BrokerReport | LedgerReport)
         fields |= _fields(report)
     print(json_line(fields), flush=True)
 
@@ -383,9 +420,7 @@ def _collect_seldom() -> None:
     gc.set_threshold(*_GC_THRESHOLDS)
 
 
-def _explain(
-    failure: Failure, *, with_trace: bool, both_judges: bool, scope: Scope | BrokerScope, shrinks: bool
-) -> None:
+def _explain(failure: Failure, *, with_trace: bool, both_judges: bool, scope: AnyScope, shrinks: bool) -> None:
     """Print the trace of a failure, and how to repeat it."""
     lines: deque[str] = deque(maxlen=LINES_SHOWN)
     again = attempt(failure.seed, lines.append, both_judges=both_judges, scope=scope)
@@ -409,8 +444,10 @@ def _explain(
         print(f"replay that with: {_command(failure.seed, attrs.evolve(scope, kept=shrunk.kept))}")
 
 
-def _shrunk(seed: int, scope: Scope | BrokerScope) -> Shrunk | None:
+def _shrunk(seed: int, scope: AnyScope) -> Shrunk | None:
     with Console(stderr=True).status("shrinking"):
+        if isinstance(scope, LedgerScope):
+            return ledgers.shrink(seed, scope)
         return brokers.shrink(seed, scope) if isinstance(scope, BrokerScope) else shrink(seed, scope)
 
 
@@ -423,11 +460,13 @@ def _described(shrunk: Shrunk) -> str:
     return text if shrunk.is_minimal else f"{text}\n(it may not be the shortest: so much was tried)"
 
 
-def _command(seed: int, scope: Scope | BrokerScope) -> str:
+def _command(seed: int, scope: AnyScope) -> str:
     """The command that repeats a run."""
     words = ["zab simulate", f"--seed {seed}"]
     if isinstance(scope, BrokerScope):
         words += broker_words(scope)
+    elif isinstance(scope, LedgerScope):
+        words += ledger_words(scope)
     elif scope.members is not None:
         words.append(f"--members {scope.members}")
     if scope.faults is not None:

@@ -1,9 +1,8 @@
 """What a bookie may answer, and what it has to keep. The rules have the numbers of the guarantees of a ledger, or name
 what a bookie does.
 
-    "G3"                an entry has the same bytes in every answer
-    "G8"                a bookie that did not have an entry at a fencing read of it never acknowledges an ordinary add of it
-    fences      a ledger that has answered a fencing request stays fenced: no ordinary add is accepted after that
+    "G3"        an entry has the same bytes in every answer
+    "G8"        a bookie that did not have an entry at a fencing read of it never acknowledges an ordinary add of it
     durability  what was answered with OK survives: an entry, an explicit LAC
     absence     NO_ENTRY or NO_LEDGER is said only of what the bookie has never acknowledged, or of a deleted ledger
     marks       a checkpoint never falls, and no journal above it is removed
@@ -31,6 +30,7 @@ from zab.ledger.wire.messages import (
     LacWritten,
     ReadBatch,
     ReadEntry,
+    ReadLac,
     Request,
     WriteLac,
 )
@@ -42,6 +42,17 @@ HIGHEST: Final = -1
 """In place of an entry: the one with the highest id."""
 
 
+@attrs.frozen
+class Before:
+    """What a bookie had said of a ledger when a request came: what it answers later may not be older."""
+
+    has_entry: bool = False
+    """Whether it had acknowledged the entry that is asked for."""
+    highest: int = HIGHEST
+    """The highest entry that it had acknowledged."""
+    explicit_lac: int = HIGHEST
+
+
 @attrs.define(eq=False)
 class OnBookie:
     """What one bookie has said of one ledger."""
@@ -50,11 +61,15 @@ class OnBookie:
     """The entries that it has acknowledged, durably."""
     denied: set[int] = attrs.Factory(set)
     """The entries that it did not have when it answered a fencing read of them."""
-    explicit_lac: int = -1
+    highest: int = HIGHEST
+    explicit_lac: int = HIGHEST
     """The highest explicit LAC that it has acknowledged."""
     is_removed: bool = False
     is_denied: bool = False
     """Whether it had no entry at all when it answered a fencing read."""
+
+
+_NOTHING: Final = Before()
 
 
 class BookieJudge:
@@ -75,26 +90,34 @@ class BookieJudge:
 
     # --------------------------------------------------------------------------------------------------------- answers
 
-    def answers(self, bookie: BookieId, request: Request, answer: Answer) -> None:
-        """A bookie sends this answer."""
+    def asked(self, bookie: BookieId, request: Request) -> Before:
+        """A bookie is given this request."""
+        if not isinstance(request, ReadEntry | ReadBatch | ReadLac):
+            return _NOTHING
+        on = self.of(bookie, request.ledger)
+        entry = request.entry if isinstance(request, ReadEntry) else getattr(request, "first", HIGHEST)
+        return Before(entry in on.held, on.highest, on.explicit_lac)
+
+    def answers(self, bookie: BookieId, request: Request, answer: Answer, before: Before) -> None:
+        """A bookie sends this answer. `before`: what `asked` returned for the request."""
         self._judge.counts[f"{type(answer).__name__}: {_status(answer).value}"] += 1
         match request, answer:
             case AddEntry(), Added(Status.OK):
                 self._added(bookie, request)
             case ReadEntry(ledger, entry), EntryRead(status):
-                self._read(bookie, request, answer)
+                self._read(bookie, request, answer, before)
                 if status.proves_absence and request.previous_lac is None:
-                    self._denied(bookie, ledger, entry, is_fencing=request.is_fencing)
+                    self._denied(bookie, ledger, entry, before, is_fencing=request.is_fencing)
             case ReadBatch(ledger, first), BatchRead(status, _, _, envelopes):
                 for entry, envelope in enumerate(envelopes, first):
                     self._has_bytes(bookie, ledger, entry, envelope)
                 if status.proves_absence:
-                    self._denied(bookie, ledger, first, is_fencing=request.is_fencing)
+                    self._denied(bookie, ledger, first, before, is_fencing=request.is_fencing)
             case WriteLac(ledger, lac), LacWritten(Status.OK):
                 on = self.of(bookie, ledger)
                 on.explicit_lac = max(on.explicit_lac, lac)
             case _, LacRead(Status.OK):
-                self._lac_read(bookie, answer)
+                self._lac_read(bookie, answer, before)
 
     def _added(self, bookie: BookieId, request: AddEntry) -> None:
         on = self.of(bookie, request.ledger)
@@ -103,10 +126,11 @@ class BookieJudge:
             raise SafetyError("G8", f"{bookie} acknowledges {where}, which it did not have at a fencing read")
         if not request.is_deferred:
             on.held.add(request.entry)
+            on.highest = max(on.highest, request.entry)
             self._judge.has_copy(bookie, request.ledger, request.entry)
         self._judge.has_bytes(request.ledger, request.entry, request.envelope, f"is on {bookie}")
 
-    def _read(self, bookie: BookieId, request: ReadEntry, answer: EntryRead) -> None:
+    def _read(self, bookie: BookieId, request: ReadEntry, answer: EntryRead, before: Before) -> None:
         if answer.max_lac is not None:
             self._judge.shows(request.ledger, answer.max_lac, f"an answer of {bookie}")
         if answer.status is not Status.OK or not answer.envelope:
@@ -116,7 +140,7 @@ class BookieJudge:
         if request.entry >= 0:
             demand(entry == request.entry, "G3", f"{bookie} answers with entry {entry} for {request.entry}")
         elif request.previous_lac is None:
-            highest = max(self.of(bookie, ledger).held, default=HIGHEST)
+            highest = before.highest
             text = f"{bookie} says that entry {entry} of ledger {ledger} is its highest, and has acknowledged {highest}"
             demand(entry >= highest, "absence", text)
         self._has_bytes(bookie, ledger, entry, answer.envelope)
@@ -125,12 +149,12 @@ class BookieJudge:
     def _has_bytes(self, bookie: BookieId, ledger: int, entry: int, envelope: bytes) -> None:
         self._judge.has_bytes(ledger, entry, envelope, f"is read from {bookie}")
 
-    def _denied(self, bookie: BookieId, ledger: int, entry: int, *, is_fencing: bool) -> None:
+    def _denied(self, bookie: BookieId, ledger: int, entry: int, before: Before, *, is_fencing: bool) -> None:
         """It says that it does not have this entry, or none at all."""
         on = self.of(bookie, ledger)
         known = self._judge.ledgers.get(ledger)
         is_gone = known is not None and known.is_deleted
-        if not is_gone and (entry in on.held or (entry == HIGHEST and on.held)):
+        if not is_gone and (before.has_entry or (entry == HIGHEST and before.highest != HIGHEST)):
             what = f"any entry of ledger {ledger}" if entry == HIGHEST else f"entry {entry} of ledger {ledger}"
             raise SafetyError("absence", f"{bookie} says that it does not have {what}, and has acknowledged it")
         if is_fencing and entry == HIGHEST:
@@ -138,7 +162,7 @@ class BookieJudge:
         elif is_fencing:
             on.denied.add(entry)
 
-    def _lac_read(self, bookie: BookieId, answer: LacRead) -> None:
+    def _lac_read(self, bookie: BookieId, answer: LacRead, before: Before) -> None:
         lac = HIGHEST
         if answer.packet:
             lac = lac_header_of(answer.packet)[1]
@@ -147,9 +171,9 @@ class BookieJudge:
             ledger, entry, piggybacked, _ = header_of(answer.envelope)
             self._has_bytes(bookie, ledger, entry, answer.envelope)
             lac = max(lac, piggybacked)
-        before = self.of(bookie, answer.ledger).explicit_lac
-        text = f"{bookie} says that the LAC of ledger {answer.ledger} is {lac}, and has acknowledged {before}"
-        demand(lac >= before, "durability", text)
+        known = before.explicit_lac
+        text = f"{bookie} says that the LAC of ledger {answer.ledger} is {lac}, and has acknowledged {known}"
+        demand(lac >= known, "durability", text)
 
     # --------------------------------------------------------------------------------------------------------- storage
 

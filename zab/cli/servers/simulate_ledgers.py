@@ -1,0 +1,36 @@
+"""What `zab simulate --ledgers` has of its own: a run with ledgers, and how it is told and repeated."""
+
+from typing import Any
+
+from zab.simulator.ledgers.scope import Scope as LedgerScope
+from zab.simulator.ledgers.simulation import Report as LedgerReport
+
+__all__ = ["LedgerReport", "LedgerScope", "ledger_fields", "ledger_line", "ledger_words"]
+
+
+def ledger_line(report: LedgerReport) -> str:
+    """One line about a run that passed."""
+    profile, counts = report.profile, report.counts
+    clients = profile.writers + profile.recoverers + max(1, profile.readers)
+    return (
+        f"seed {report.seed}: good; {profile.bookies} bookies, {counts['ledgers']} ledgers, {clients} clients, "
+        f"{report.virtual_ms / 1000:.1f} s in {report.events_count} events, "
+        f"{counts['entries acknowledged']} entries acknowledged; hash {report.hash}"
+    )
+
+
+def ledger_words(scope: LedgerScope) -> list[str]:
+    """The options of this scope that an ensemble's has not."""
+    return ["--ledgers", *([] if scope.bookies is None else [f"--members {scope.bookies}"])]
+
+
+def ledger_fields(report: LedgerReport | None) -> dict[str, Any]:
+    """What `--json` prints of a run; unknown fields of a failed run are null."""
+    return {
+        "bookies": None if report is None else report.profile.bookies,
+        "ledgers": None if report is None else report.counts["ledgers"],
+        "virtual_ms": None if report is None else report.virtual_ms,
+        "event_count": None if report is None else report.events_count,
+        "acknowledged_count": None if report is None else report.counts["entries acknowledged"],
+        "hash": None if report is None else report.hash,
+    }

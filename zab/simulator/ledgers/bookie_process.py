@@ -1,0 +1,307 @@
+"""The process of one bookie: the real core on a simulated journal, jobs, reads, session and connections.
+
+Requests and answers are bytes of the real codecs. What the bookie answers is shown to a judge as it is sent; what it
+has after a start is compared with what it had acknowledged.
+
+A bookie that ends by itself, since its disk failed, is started again by its supervisor.
+
+Not here: what outlives the process (`cluster`).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+import attrs
+
+from zab.coordination.driver import Connected, FromCoordination
+from zab.ledger.bookie.bookie import Bookie
+from zab.ledger.bookie.config import UUID_BYTES, BookieConfig, Identity
+from zab.ledger.bookie.entry_files import EntryFiles
+from zab.ledger.bookie.events import (
+    AppendJournal,
+    Asked,
+    ConnectionClosed,
+    Effects,
+    Input,
+    Job,
+    JournalDurable,
+    ReadSegment,
+    SaveCheckpoint,
+    Space,
+)
+from zab.ledger.bookie.journal_files import JournalFiles
+from zab.ledger.bookie.opening import DamagedError, Opened, open_files
+from zab.ledger.bookie.segment import segment_path
+from zab.ledger.bookie.segments import Search, Segments
+from zab.ledger.entries.ids import BookieId
+from zab.ledger.wire.codec import ServerRequest, decode_run, encode_answer
+from zab.ledger.wire.frames import FrameCutter
+from zab.ledger.wire.messages import AddEntry
+from zab.simulator.coordination.service import CoordinationService
+from zab.simulator.coordination.session import CoordinationSession
+from zab.simulator.ledgers.bookie_judge import Before, BookieJudge
+from zab.simulator.ledgers.client_process import Errands
+from zab.simulator.ledgers.profile import Profile
+from zab.simulator.ledgers.registration import register
+from zab.simulator.ledgers.wires import CLOSED, Talk
+from zab.simulator.world.disk import FaultyDisk, PowerLossError
+from zab.simulator.world.job_thread import JobThread
+from zab.simulator.world.log_thread import LogThread
+from zab.simulator.world.machine import Machine
+from zab.simulator.world.process import Process
+from zab.simulator.world.verdict import SafetyError
+
+SPACE_US: Final = 1000
+"""How long it takes to ask for the free space."""
+
+
+@attrs.define(eq=False)
+class Conversation:
+    """A connection, as the bookie has it."""
+
+    talk: Talk
+    cutter: FrameCutter
+    held: list[ServerRequest] = attrs.Factory(list)
+    """What waits since the bookie takes no adds now."""
+    waiting: dict[int, tuple[ServerRequest, Before]] = attrs.Factory(dict)
+    """The requests that are not answered, by their numbers."""
+    count: int = 0
+
+
+def open_bookie(
+    machine: Machine, bookie_id: BookieId, profile: Profile, root: str, service: CoordinationService, judge: BookieJudge
+) -> BookieProcess | None:
+    """Start a bookie from its disk; None: it cannot be read this time."""
+    config = BookieConfig(
+        flush_bytes=profile.segment_bytes,
+        flush_ms=profile.flush_ms,
+        cache_bytes_max=3 * profile.segment_bytes,
+        journal_file_bytes=profile.journal_bytes,
+        read_ahead_bytes=profile.segment_bytes // 4,
+        read_cache_bytes=profile.segment_bytes,
+        space_check_ms=1_000,
+        reserve_bytes=2 * profile.journal_bytes + 4 * profile.segment_bytes,
+        collect_ms=profile.gc_ms,
+        open_bytes_max=profile.segment_bytes,
+    )
+    identity = Identity(b"i" * UUID_BYTES, bookie_id.encode().ljust(UUID_BYTES))
+    disk = machine.disk
+    try:
+        opened = open_files(disk, config, identity)
+    except PowerLossError:
+        disk.crash(machine.rng)
+        return None
+    except OSError as error:
+        machine.world.trace.say(bookie_id, f"cannot start: {error}")
+        if isinstance(error, DamagedError):
+            raise SafetyError("durability", f"{bookie_id} cannot start: {error}") from error
+        disk.kill()
+        return None
+    _compare(bookie_id, disk, opened, judge)
+    core = Bookie(config, opened, machine.now_ms)
+    files = JournalFiles(disk, config, identity, opened.mark[0]), EntryFiles(disk, config, identity)
+    return BookieProcess(machine, bookie_id, core, files, root, service, judge, profile.session_timeout_ms)
+
+
+def _compare(bookie_id: BookieId, disk: FaultyDisk, opened: Opened, judge: BookieJudge) -> None:
+    """Compare what a bookie has after a start with what it has acknowledged."""
+    segments = Segments(opened.segments, read_ahead_bytes=1, cache_bytes=1)
+
+    def search(found: Search[list[range] | None]) -> list[range] | None:
+        data: bytes | None = None
+        try:
+            while True:
+                wanted = found.send(data)
+                data = disk.read(segment_path(wanted.number), wanted.offset, wanted.size)
+        except StopIteration as end:
+            runs: list[range] | None = end.value
+            return runs
+
+    for ledger in judge.ledgers_of(bookie_id):
+        runs = search(segments.ids(ledger, 1 << 30))
+        assert runs is not None
+        judge.restarted(bookie_id, ledger, (entry for run in runs for entry in run))
+
+
+class BookieProcess(Process):
+    """See the docstring of the module."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        bookie_id: BookieId,
+        core: Bookie,
+        files: tuple[JournalFiles, EntryFiles],
+        root: str,
+        service: CoordinationService,
+        judge: BookieJudge,
+        session_timeout_ms: int,
+    ) -> None:
+        super().__init__(machine)
+        self.id = bookie_id
+        self.name = bookie_id
+        self.core = core
+        self.judge = judge
+        self.turn = self
+        self._root = root
+        self._journal_files, self._entry_files = files
+        self._inputs: list[Input] = []
+        self._conversations: dict[Talk, Conversation] = {}
+        self._takes_adds = True
+        self._is_read_only = False
+        self._log_thread: LogThread[AppendJournal, JournalDurable] = LogThread(
+            self, self._journal_files, self._post, self._inputs.append
+        )
+        self._jobs = JobThread(self)
+        self.session = CoordinationSession(self, service, session_timeout_ms, self._on_coordination)
+        self._errands = Errands()
+        self._for_errands: list[FromCoordination] = []
+
+    # ----------------------------------------------------------------------------------------------------- connections
+
+    def connected(self, talk: Talk) -> None:
+        """A client has connected."""
+        self._conversations[talk] = Conversation(talk, FrameCutter())
+
+    def arrived(self, talk: Talk, data: bytes) -> None:
+        """Take bytes of a client, or `CLOSED`, unless the process stands still."""
+        self.later(0, self._take, talk, data)
+
+    def _take(self, talk: Talk, data: bytes) -> None:
+        conversation = self._conversations.get(talk)
+        if conversation is None:
+            return
+        if data == CLOSED:
+            del self._conversations[talk]
+            self._post(ConnectionClosed(talk))
+            return
+        bodies, error = conversation.cutter.feed(data)
+        assert error is None, error
+        decoded, error = decode_run(bodies)
+        assert error is None, error
+        for each in decoded:
+            assert isinstance(each, ServerRequest), each
+            conversation.held.append(each)
+        self._pass_on(conversation)
+
+    def _pass_on(self, conversation: Conversation) -> None:
+        """Give the core what the connection has brought, up to an add that has to wait."""
+        while conversation.held:
+            asked = conversation.held[0]
+            if isinstance(asked.request, AddEntry) and not self._takes_adds:
+                return
+            del conversation.held[0]
+            conversation.count += 1
+            conversation.waiting[conversation.count] = asked, self.judge.asked(self.id, asked.request)
+            self._post(Asked(conversation.talk, conversation.count, asked.request))
+
+    # ---------------------------------------------------------------------------------------------------------- a turn
+
+    def _post(self, each: Input) -> None:
+        self._inputs.append(each)
+        self.wake(self.schedule.now)
+
+    def _on_coordination(self, each: FromCoordination) -> None:
+        self._for_errands.append(each)
+        if isinstance(each, Connected):
+            self._register()
+        self.wake(self.schedule.now)
+
+    def _register(self) -> None:
+        begin = lambda: register(self._root, self.id, is_read_only=self._is_read_only)  # noqa: E731
+        self._errands.add("register", begin)
+
+    def take(self) -> bool:
+        inputs, self._inputs[:] = list(self._inputs), []
+        self.trace.mark(self.sid, len(inputs))
+        if self.trace.sink is not None and inputs:
+            self.show(f"takes {', '.join(map(self.trace.describe, inputs))}")
+        self._carry_out(self.core.step(self.machine.now_ms, inputs, self.machine.wall_ms()))
+        if self.core.space.is_read_only != self._is_read_only:
+            self._is_read_only = self.core.space.is_read_only
+            self._register()
+        said, self._for_errands = self._for_errands, []
+        for submit in self._errands.step(self.machine.now_ms, said):
+            self.session.submit(submit)
+        return True
+
+    def next_deadline(self) -> int:
+        deadlines = (self.core.deadline_ms, self._errands.deadline_ms)
+        return min(each for each in deadlines if each is not None)
+
+    def _carry_out(self, effects: Effects) -> None:
+        for note in (*effects.notes, *effects.reports):
+            self.say(note)
+        for append in effects.journal:
+            self._log_thread.put(append)
+        for job in effects.jobs:
+            self.called()
+            self._jobs.run(partial(self._do, job))
+        for read in effects.reads:
+            self.called()
+            self.later(self.machine.disk_delay_us(), self._read, read)
+        for talk, number, answer in effects.answers:
+            self._answer(talk, number, answer)
+        if effects.asks_space:
+            self.later(SPACE_US, self._tell_space)
+        if effects.failure is not None:
+            self.say(f"ends: {effects.failure}")
+            self.later(0, self.end)
+        if effects.takes_adds != self._takes_adds:
+            self._takes_adds = effects.takes_adds
+            for conversation in list(self._conversations.values()):
+                self._pass_on(conversation)
+
+    def _answer(self, talk: Any, number: int, answer: Any) -> None:
+        conversation = self._conversations.get(talk)
+        if conversation is None:
+            return
+        self.called()
+        asked, before = conversation.waiting.pop(number)
+        self.judge.answers(self.id, asked.request, answer, before)
+        if self.trace.sink is not None:
+            self.show(f"answers {talk.client} {self.trace.describe(answer)}")
+        data = encode_answer(asked.reply_to, answer)
+        self.trace.carried(self.sid, data)
+        talk.to_client.send(data, len(data))
+
+    # ----------------------------------------------------------------------------------------------------------- disk
+
+    def _do(self, job: Job) -> None:
+        """Do a job on the job thread."""
+        if isinstance(job, SaveCheckpoint):
+            self.judge.checkpoints(self.id, job.mark)
+        with self.ends_by(PowerLossError):
+            self._post(self._entry_files.perform(job))
+        if not self.dead:
+            self._jobs.done()
+
+    def _read(self, read: ReadSegment) -> None:
+        self._post(self._entry_files.read(read))
+
+    def _tell_space(self) -> None:
+        disk = self.machine.disk
+        self._post(Space(disk.free_bytes(), disk.capacity_bytes))
+
+    # ------------------------------------------------------------------------------------------------------------ life
+
+    def start(self) -> None:
+        self.session.start()
+        super().start()
+
+    def end(self) -> None:
+        """End the process; it is started again."""
+        self.machine.stop(with_power=False)
+
+    def die(self, *, with_power: bool) -> None:
+        """End the process. Called by its machine, which keeps the disk."""
+        super().die(with_power=with_power)
+        self.session.process_died()
+        for talk in self._conversations:
+            if with_power:
+                talk.to_client.cut()
+            else:
+                talk.to_client.send(CLOSED, 1)
+        self._conversations.clear()
