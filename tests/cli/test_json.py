@@ -284,7 +284,7 @@ def test_simulated_and_explored(run: Run, monkeypatch: pytest.MonkeyPatch) -> No
     assert [line["seed"] for line in lines] == [3, 4]
     assert run("explore", "--json", "--writes", "0", "--breaks", "0", "--epochs", "1") == 0
     check("explore", json.loads(run.out))
-    partition = ("explore", "--partitions", "--json", "--voters", "2", "--epochs", "1", "--breaks", "0")
+    partition = ("explore", "--partitions", "--json", "--voters", "2", "--epochs", "1")
     assert run(*partition) == 0
     check("explore", json.loads(run.out))
     assert run("simulate", "--json", "--trace") == 2
