@@ -262,7 +262,8 @@ class Runtime:
         """Does what is due, and returns what the backend has to do."""
         # Whatever is due is in what is returned: nothing below has to wake the backend.
         self._is_attended = True
-        self._waiting.refuse_late(now)
+        if self._waiting.until:
+            self._waiting.refuse_late(now)
         servers = self._servers
         if servers.phase is Phase.DIALLING and now >= servers.deadline:
             self._missed("no connection in time", None, now)
@@ -277,7 +278,10 @@ class Runtime:
     @property
     def _next_moment(self) -> float | None:
         """Seconds, a millisecond later than it is due: the clock is read in whole milliseconds, rounded down."""
-        times = [each for each in (self._servers.next_time, self._waiting.next_deadline) if each is not None]
+        next_time = self._servers.next_time
+        times = [] if next_time is None else [next_time]
+        if self._waiting.until:
+            times.append(self._waiting.next_deadline)
         if self._servers.phase is Phase.LINKED:
             assert self.session.connection is not None
             times.append(self.session.connection.next_deadline)
@@ -447,7 +451,7 @@ class Runtime:
     async def close(self) -> None:
         """Closes the session on its server, waiting at most `close_wait_ms`; all waiting callers get an error."""
         self._closing = True
-        self._waiting.refuse_all(self._end)
+        self._refuse_waiting()
         if self.session.state.is_connected:
             request = close_request()
             request.asker = self.backend.waiter()
@@ -469,6 +473,10 @@ class Runtime:
             self._servers.hang_up()
         self._finish()
 
+    def _refuse_waiting(self) -> None:
+        if self._waiting.until:
+            self._waiting.refuse_all(self._end)
+
     def _finish(self) -> None:
         """Tells all watchers, jobs and callers that it is over."""
         self._servers.end()
@@ -478,7 +486,7 @@ class Runtime:
         for watcher in list(self._watchers):
             watcher.end(reason)
         self._jobs.end(reason)
-        self._waiting.refuse_all(self._end)
+        self._refuse_waiting()
         self._attend()
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from attrs import define, field
+
 from zab.client.core.exceptions import NotConnectedError, ThrottledError, ZabError
 from zab.client.core.failures import Failures
 from zab.client.core.requests import ClientRequest
@@ -12,14 +14,14 @@ from zab.client.core.settings import Settings
 __all__ = ["WaitingRequests"]
 
 
+@define(eq=False)
 class WaitingRequests:
     """until: each request, in order, and until when it waits (ms of the backend's clock)."""
 
-    def __init__(self, session: Session, settings: Settings, failures: Failures) -> None:
-        self.until: dict[ClientRequest[Any], int] = {}
-        self._session = session
-        self._settings = settings
-        self._failures = failures
+    _session: Session
+    _settings: Settings
+    _failures: Failures
+    until: dict[ClientRequest[Any], int] = field(factory=dict, init=False)
 
     def add(self, request: ClientRequest[Any], now: int) -> None:
         """Raises ThrottledError: too many wait."""
@@ -38,9 +40,9 @@ class WaitingRequests:
         return self._settings.request_wait_ms or self._session.session_timeout_ms
 
     @property
-    def next_deadline(self) -> int | None:
-        """When the first one is over, if any waits."""
-        return next(iter(self.until.values()), None)
+    def next_deadline(self) -> int:
+        """When the time of the first one is over."""
+        return next(iter(self.until.values()))
 
     def refuse_late(self, now: int) -> None:
         """Refuse those whose time is over."""
