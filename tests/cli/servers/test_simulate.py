@@ -2,6 +2,8 @@
 
 import json
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -191,7 +193,7 @@ def test_a_failed_run_of_ledgers_says_how_to_replay_it(
     def fail(*_: object) -> None:
         raise SafetyError("G4", "there is a gap")
 
-    monkeypatch.setattr(simulate.ledgers, "run", fail)
+    monkeypatch.setattr(simulate, "run_ledgers", fail)
     done = invoke("--ledgers", "--members", "3", "--seed", "9", "--no-shrink")
     assert done.exit_code == SAFETY
     assert "zab simulate --seed 9 --ledgers --members 3 --trace" in done.output
@@ -220,3 +222,27 @@ def test_what_only_ensembles_have_is_refused_for_brokers(invoke: Callable[..., R
     done = invoke("--partitions", *words)
     assert done.exit_code == 2
     assert "is for ensembles" in done.output
+
+
+WITHOUT_LEDGERS = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("crc32c", "google.protobuf"):
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, Missing())
+from zab.cli.main import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [([], 0, "seed 3: good"), (["--ledgers"], 1, "--ledgers needs crc32c: pip install 'zab[ledgers]'")],
+)
+def test_only_ledgers_need_their_extra(options: list[str], code: int, said: str) -> None:
+    command = [sys.executable, "-c", WITHOUT_LEDGERS, "simulate", "--seed", "3", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, said in done.stdout + done.stderr) == (code, True), done.stdout + done.stderr

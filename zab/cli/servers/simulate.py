@@ -57,9 +57,12 @@ from zab.cli.servers.simulate_brokers import (
 from zab.cli.servers.simulate_ledgers import (
     LedgerReport,
     LedgerScope,
+    demand_ledgers,
     ledger_fields,
     ledger_line,
     ledger_words,
+    run_ledgers,
+    shrink_ledgers,
 )
 from zab.native import load
 from zab.simulator.brokers import simulation as brokers
@@ -67,7 +70,6 @@ from zab.simulator.ensemble.judges.recorder import Recorder
 from zab.simulator.ensemble.members.profile import FOCUSES
 from zab.simulator.ensemble.scope import MEMBERS_MAX, WHOLE, Scope
 from zab.simulator.ensemble.simulation import Report, run, shrink
-from zab.simulator.ledgers import simulation as ledgers
 from zab.simulator.world.scope import Kept, ScopeError
 from zab.simulator.world.shrinking import Shrunk
 from zab.simulator.world.verdict import LivenessError, SafetyError, UndecidedError
@@ -136,7 +138,7 @@ def attempt(
         return of_brokers
     if isinstance(scope, LedgerScope):
         with Attempt(seed) as of_ledgers:
-            of_ledgers.report = ledgers.run(seed, sink, scope)
+            of_ledgers.report = run_ledgers(seed, sink, scope)
         return of_ledgers
     if both_judges and recorder is None:
         recorder = Recorder()
@@ -238,6 +240,8 @@ def _kind(partitions: bool, of_ledgers: bool, **of_ensembles: object) -> type[Br
     if not (partitions or of_ledgers):
         return None
     refuse("for ensembles", **of_ensembles)
+    if of_ledgers:
+        demand_ledgers()
     return BrokerScope if partitions else LedgerScope
 
 
@@ -447,7 +451,7 @@ def _explain(failure: Failure, *, with_trace: bool, both_judges: bool, scope: An
 def _shrunk(seed: int, scope: AnyScope) -> Shrunk | None:
     with Console(stderr=True).status("shrinking"):
         if isinstance(scope, LedgerScope):
-            return ledgers.shrink(seed, scope)
+            return shrink_ledgers(seed, scope)
         return brokers.shrink(seed, scope) if isinstance(scope, BrokerScope) else shrink(seed, scope)
 
 

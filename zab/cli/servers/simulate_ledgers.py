@@ -1,11 +1,46 @@
-"""What `zab simulate --ledgers` has of its own: a run with ledgers, and how it is told and repeated."""
+"""What `zab simulate --ledgers` has of its own: a run with ledgers, and how it is told and repeated.
 
+Ledgers need their extra, and the simulation of them is imported only when it is used.
+"""
+
+from collections.abc import Callable
 from typing import Any
 
+from zab.cli.exits import fail
+from zab.simulator.ledgers.report import Report as LedgerReport
 from zab.simulator.ledgers.scope import Scope as LedgerScope
-from zab.simulator.ledgers.simulation import Report as LedgerReport
+from zab.simulator.world.shrinking import Shrunk
 
-__all__ = ["LedgerReport", "LedgerScope", "ledger_fields", "ledger_line", "ledger_words"]
+__all__ = [
+    "LedgerReport",
+    "LedgerScope",
+    "demand_ledgers",
+    "ledger_fields",
+    "ledger_line",
+    "ledger_words",
+    "run_ledgers",
+    "shrink_ledgers",
+]
+
+
+def demand_ledgers() -> None:
+    """End the command before a run if the extra `ledgers` is missing."""
+    try:
+        import zab.simulator.ledgers.simulation  # noqa: F401
+    except ModuleNotFoundError as error:
+        fail(f"--ledgers needs {error.name}: pip install 'zab[ledgers]'")
+
+
+def run_ledgers(seed: int, sink: Callable[[str], None] | None, scope: LedgerScope) -> LedgerReport:
+    from zab.simulator.ledgers.simulation import run
+
+    return run(seed, sink, scope)
+
+
+def shrink_ledgers(seed: int, scope: LedgerScope) -> Shrunk | None:
+    from zab.simulator.ledgers.simulation import shrink
+
+    return shrink(seed, scope)
 
 
 def ledger_line(report: LedgerReport) -> str:

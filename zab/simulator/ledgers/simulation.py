@@ -17,7 +17,6 @@ A run raises `SafetyError`, `LivenessError`, or any exception of the code under 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
@@ -30,9 +29,10 @@ from zab.simulator.ledgers.cluster import ROOT, LedgerCluster
 from zab.simulator.ledgers.fault_context import LedgerFaultContext
 from zab.simulator.ledgers.faults import CAUSES
 from zab.simulator.ledgers.plan import Plan
-from zab.simulator.ledgers.profile import Profile, draw
+from zab.simulator.ledgers.profile import draw
 from zab.simulator.ledgers.reader import ReaderProcess
 from zab.simulator.ledgers.recoverer import RecovererProcess
+from zab.simulator.ledgers.report import Report
 from zab.simulator.ledgers.scope import WHOLE, Scope
 from zab.simulator.ledgers.writer import WriterProcess
 from zab.simulator.world import shrinking, simulation
@@ -46,18 +46,6 @@ RECOVERY_TICKS: Final = 900
 """The time to close all ledgers after the faults, and to read them."""
 GRACE_TICKS: Final = 30
 """How long writers may take to close their ledgers by themselves, after the faults."""
-
-
-@attrs.define
-class Report:
-    """The report of a run that passed."""
-
-    seed: int
-    hash: str
-    profile: Profile
-    events_count: int
-    virtual_ms: int
-    counts: Counter[str]
 
 
 class Simulation(simulation.Simulation):
