@@ -454,6 +454,21 @@ def test_a_bookie_that_is_too_busy_for_an_add_is_asked_again_and_then_replaced()
     assert any(bookie == "b4" for bookie, _ in rig.sent)
 
 
+def test_what_a_replaced_bookie_owes_is_never_waited_for():
+    """A recovery that goes on for long after it was due would step all the time."""
+    rig = with_entries(3, spare="b4", settings=RecoverySettings(window_entries=2))
+    two_heard(rig)
+    rig.answer("b1", entry=0, of=ReadEntry)
+    rig.answer("b1", entry=1, of=ReadEntry)
+    rig.answer("b3", Status.IO_ERROR, entry=0, of=AddEntry)
+    for bookie in ("b1", "b2", "b4"):
+        for entry in (0, 1):
+            rig.answer(bookie, entry=entry, of=AddEntry)
+    rig.pass_ms(SETTINGS.request_timeout_ms)
+    assert not rig.outcomes
+    assert rig.core.deadline_ms > rig.now
+
+
 # ------------------------------------------------------------------------------------------------------------ R5: close
 
 
