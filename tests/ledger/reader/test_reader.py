@@ -17,6 +17,7 @@ from zab.ledger.reader.events import (
     LacUnknown,
     LearnLac,
     LedgerMissing,
+    MetadataUnreadable,
     NotConfirmed,
     ReadDone,
     ReaderSettings,
@@ -264,19 +265,6 @@ def test_any_error_counts_more_than_not_found(status):
     rig.step(ReadRange("t", 0, 0))
     rig.run()
     assert rig.outcomes == {"t": ReadUnavailable(0, {"b1": status, "b2": Status.NO_ENTRY})}
-
-
-def test_without_metadata_the_last_look_ends_at_some_time():
-    rig = reading()
-    for bookie in rig.bookies.values():
-        del bookie.entries[3]
-    rig.is_coordination_held = True
-    rig.step(ReadRange("t", 3, 3))
-    rig.run()
-    assert not rig.outcomes
-    assert rig.core.deadline_ms == SETTINGS.patience_ms
-    rig.pass_ms(SETTINGS.patience_ms)
-    assert rig.outcomes == {"t": EntryLost(3)}
 
 
 def test_a_batch_that_begins_with_a_missing_entry_says_nothing_about_the_others():
@@ -616,6 +604,46 @@ def test_a_ledger_that_is_gone_ends_everything():
     assert rig.outcomes == {"t": LedgerMissing(), "l": LedgerMissing()}
     rig.step(ReadRange("u", 0, 0))
     assert rig.outcomes["u"] == LedgerMissing()
+
+
+def test_a_ledger_that_is_gone_leaves_nothing_to_wait_for():
+    """Else what was under way would be due for ever."""
+    rig = reading()
+    rig.step(ReadRange("t", 0, 9))
+    rig.znodes.remove()
+    fire(rig)
+    assert rig.outcomes == {"t": LedgerMissing()}
+    assert rig.core.deadline_ms is None
+
+
+def test_questions_do_not_wait_for_the_metadata_for_ever():
+    rig = reading()
+    core = Reader(ROOT, LEDGER)
+    assert core.step(5, (ReadRange("t", 0, 0), LearnLac("l"))) == []
+    assert core.deadline_ms == 5 + SETTINGS.patience_ms
+    (first, second) = core.step(core.deadline_ms, ())
+    assert [(each.token, type(each.outcome)) for each in (first, second)] == [
+        ("t", MetadataUnreadable),
+        ("l", MetadataUnreadable),
+    ]
+    assert core.deadline_ms is None
+    rig.core = core
+    rig.step(BookiesKnown(tuple(BookieNode(name) for name in rig.bookies)), Connected(1), ReadRange("u", 0, 0))
+    rig.run()
+    assert rig.outcomes == {"u": ReadDone(0)}
+
+
+def test_an_entry_is_not_called_lost_while_the_metadata_may_be_old():
+    """Repair may have moved it away from all the bookies that this reader knows."""
+    rig = reading()
+    for bookie in rig.bookies.values():
+        del bookie.entries[3]
+    rig.is_coordination_held = True
+    rig.step(ReadRange("t", 3, 3))
+    rig.run()
+    assert rig.core.deadline_ms == SETTINGS.patience_ms
+    rig.pass_ms(SETTINGS.patience_ms)
+    assert rig.outcomes == {"t": ReadUnavailable(3, dict.fromkeys(("b1", "b2", "b3"), Status.NO_ENTRY))}
 
 
 def test_another_password_asks_no_bookie():
