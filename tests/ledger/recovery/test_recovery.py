@@ -6,7 +6,7 @@ import pytest
 
 from tests.ledger.memory import LEDGER, ROOT, Rig, envelope, ledger
 from zab.coordination.driver import Connected, Expired, Suspended
-from zab.ledger.entries.ids import NONE
+from zab.ledger.entries.ids import ID_MAX, NONE
 from zab.ledger.metadata.ledger_metadata import Fragment, LedgerState
 from zab.ledger.placement.placement import Placement
 from zab.ledger.recovery.events import (
@@ -307,6 +307,15 @@ def test_what_is_not_confirmed_counts_in_the_window():
     rig.answer("b1", entry=0, of=AddEntry)
     rig.answer("b2", entry=0, of=AddEntry)
     assert max(each.entry for _, each in rig.sent) == 4
+
+
+def test_no_entry_is_asked_for_that_has_no_id():
+    """The ids of a hostile writer: no request can name one above the largest."""
+    metadata = ledger((0, "b1 b2 b3"), (ID_MAX - 1, "b1 b2 b3"))
+    rig = recovering(metadata)
+    rig.answer("b1", entry=NONE)
+    rig.answer("b2", entry=NONE)
+    assert {each.entry for _, each in rig.sent} == {NONE, ID_MAX - 1, ID_MAX}
 
 
 def test_striped_entries_are_asked_of_their_write_sets():

@@ -139,8 +139,8 @@ class NotConfirmed:
 
 @frozen
 class EntryLost:
-    """All replicas that the newest metadata name answered, and none has the entry. It was confirmed, unless the question
-    was `is_unconfirmed`."""
+    """All replicas that the newest metadata name answered, and none has the entry. It was confirmed, unless it was
+    asked for with `is_unconfirmed`."""
 
     entry: int
 
