@@ -425,6 +425,18 @@ def test_a_record_whose_lac_is_not_before_it_proves_none():
     assert rig.core.lac == NONE
 
 
+def test_a_bookie_whose_last_entry_is_a_copy_that_repair_made_has_answered():
+    """BookKeeper's repair makes entries again with the LAC that it knew, which comes after them."""
+    metadata = ledger((0, "b1 b2 b4"), (10, "b1 b2 b3"))
+    rig = reading(metadata, entries=0)
+    rig.store(metadata, 5, "b1", lac=40)
+    rig.store(metadata, 12, "b2", lac=11)
+    learning(rig)
+    rig.answer("b1", of=ReadLac)
+    rig.answer("b2", of=ReadLac)
+    assert rig.outcomes == {"l": LacLearnt(11)}
+
+
 def test_the_beginning_of_the_last_fragment_proves_what_is_before_it():
     metadata = ledger((0, "b1 b2 b3"), (6, "b1 b2 b4"))
     rig = reading(metadata, entries=6)

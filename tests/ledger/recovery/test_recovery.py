@@ -6,6 +6,7 @@ import pytest
 
 from tests.ledger.memory import LEDGER, ROOT, Rig, envelope, ledger
 from zab.coordination.driver import Connected, Expired, Suspended
+from zab.ledger.entries.digests import DigestType
 from zab.ledger.entries.ids import ID_MAX, NONE
 from zab.ledger.metadata.ledger_metadata import Fragment, LedgerState
 from zab.ledger.placement.placement import Placement
@@ -161,12 +162,32 @@ def test_a_record_with_a_wrong_digest_proves_nothing():
     assert min(each.entry for _, each in rig.sent if each.entry != NONE) == 0
 
 
-def test_a_record_whose_lac_is_not_before_it_proves_nothing():
-    """Without a digest (DUMMY), damage may look like this."""
-    rig = recovering()
-    rig.store(OPEN, 7, "b1", lac=7)
-    rig.answer("b1")
-    rig.answer("b2")
+REPAIRED = ledger((0, "b1 b2 b4"), (10, "b1 b2 b3"))
+"""Entries before 10 may be copies of BookKeeper's repair: those have the LAC that it knew, which comes after them."""
+
+
+def test_a_lac_that_is_not_before_its_entry_proves_nothing_but_the_bookie_has_answered():
+    """Else a recovery never ends while one of the other bookies is away."""
+    rig = recovering(REPAIRED)
+    rig.store(REPAIRED, 5, "b1", lac=12)
+    rig.answer("b1", entry=NONE)
+    rig.answer("b2", entry=NONE)
+    assert min(each.entry for _, each in rig.sent if each.entry != NONE) == 10
+
+
+def test_the_length_is_read_from_a_copy_that_repair_made():
+    rig = recovering(REPAIRED)
+    rig.store(REPAIRED, 9, "b1 b2 b4", lac=12)
+    rig.run()
+    assert end_of(rig) == (9, 100)
+
+
+def test_without_a_digest_such_a_lac_is_damage():
+    metadata = ledger((0, "b1 b2 b3"), digest_type=DigestType.DUMMY)
+    rig = recovering(metadata)
+    rig.store(metadata, 7, "b1", lac=7)
+    rig.answer("b1", entry=NONE)
+    rig.answer("b2", entry=NONE)
     assert {each.entry for _, each in rig.sent} == {NONE}
 
 

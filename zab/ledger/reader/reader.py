@@ -247,8 +247,7 @@ class Reader:
                     tail.rest(self._now_ms)
 
     def _on_entry(self, entry: Entry) -> None:
-        if entry.last_confirmed < entry.entry:
-            self._raise(entry.last_confirmed)
+        self._raise(entry.proved_lac)
 
     def _raise(self, proved: int) -> None:
         """A record of the writer says that this entry was confirmed. The end of a closed ledger does not move."""
