@@ -501,6 +501,16 @@ def test_a_tail_delivers_what_is_proved_and_waits_for_more():
     assert (bookie, request.previous_lac) == ("b2", 0)
 
 
+def test_the_first_entry_is_a_hint_as_well():
+    """A bookie that has heard of LAC 0 and does not have the entry."""
+    rig = reading(OPEN, entries=0)
+    rig.step(Tail("t", 0))
+    _, request = polling(rig)
+    rig.sent.clear()
+    rig.step(Answered("b1", request, EntryRead(Status.OK, LEDGER, NONE, max_lac=0)))
+    assert [(bookie, type(each)) for bookie, each in rig.sent] == [("b1", ReadLac)]
+
+
 def test_what_a_bookie_says_without_a_digest_is_only_a_hint():
     """5.2: with a LAC that nothing proves, a reader would see entries that were never confirmed."""
     rig = reading(OPEN, entries=0)

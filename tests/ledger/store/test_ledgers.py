@@ -130,6 +130,12 @@ def test_an_older_format_with_the_same_token_is_somebody_elses(zk: Coordination)
     assert created(zk).ledger == 1
 
 
+def test_an_id_that_is_taken_by_something_unreadable_is_left_to_it(zk: Coordination) -> None:
+    """A later format, or damage."""
+    put(zk, 0, b"BookieMetadataFormatVersion\t4\n")
+    assert created(zk).ledger == 1
+
+
 def test_directories_that_vanish_are_made_again(zk: Coordination) -> None:
     """BookKeeper's clients delete empty ones while others create ledgers in them."""
     left = 5
@@ -158,7 +164,11 @@ def test_directories_that_always_vanish_are_given_up(zk: Coordination) -> None:
 
 
 @pytest.mark.parametrize(
-    "first", [evolve(NEW, token=None), NEW.recovering(), NEW.closed_at(-1, 0), evolve(NEW, format_version=2)]
+    "first",
+    [
+        *(evolve(NEW, token=None), evolve(NEW, token=0), NEW.recovering(), NEW.closed_at(-1, 0)),
+        evolve(NEW, format_version=2),
+    ],
 )
 def test_what_a_ledger_does_not_begin_with(zk: Coordination, first: Any) -> None:
     with pytest.raises(ForbiddenChangeError):

@@ -223,12 +223,13 @@ class Reader:
             except DigestMismatchError:
                 self._replicas.mismatches += 1
         previous = NONE if request.previous_lac is None else request.previous_lac
+        hint = NONE if answer.max_lac is None else answer.max_lac
         for tail in self._tails.values():
             if tail.bookie != bookie or tail.request != request:
                 continue
             if self._lac > previous:
                 tail.on_news()
-            elif answer.status == Status.OK and (answer.envelope or (answer.max_lac or NONE) > previous):
+            elif answer.status == Status.OK and (answer.envelope or hint > previous):
                 self._effects.append(tail.prove(bookie, self._now_ms))
             else:
                 tail.rest(self._now_ms)
