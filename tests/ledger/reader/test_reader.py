@@ -278,6 +278,22 @@ def test_a_batch_that_begins_with_a_missing_entry_says_nothing_about_the_others(
     assert delivered(rig) == list(range(10))
 
 
+def test_a_bookie_that_lacks_one_entry_after_the_other_is_asked_after_the_others():
+    """Each of its answers is about one entry: a range would be read one by one."""
+    metadata = ledger((0, "b1 b2 b3"), state=LedgerState.CLOSED, last=99, length=1000)
+    rig = reading(metadata, entries=100, settings=ReaderSettings(entry_bytes=100))
+    rig.bookies["b1"].entries.clear()
+    rig.step(ReadRange("t", 0, 99))
+    asked_of = []
+    while rig.sent:
+        bookie, request = rig.sent.popleft()
+        asked_of.append(bookie)
+        rig.step(Answered(bookie, request, rig.bookies[bookie].answer(request)))
+    assert delivered(rig) == list(range(100))
+    assert asked_of.count("b1") == 3
+    assert len(asked_of) < 10
+
+
 def test_bookies_are_asked_in_the_order_of_their_health():
     nodes = tuple(BookieNode(name) for name in ("b1", "b3"))
     rig = reading()
