@@ -81,6 +81,21 @@ def test_tombstones_are_durable_before_a_ledger_is_dropped() -> None:
     assert bench.bookie.table.get(3) is None
 
 
+def test_no_add_of_a_deleted_ledger_is_taken_while_its_tombstone_is_on_its_way() -> None:
+    """S11: the next entry of a ledger in the write cache goes a shorter way, which looks at no tombstones."""
+    bench = bench_with()
+    delete(bench, 3)
+    bench.collect()
+    bench.now_ms += SMALL.collect_ms
+    bench.ask(add(3, 1))
+    while 3 not in bench.bookie.table.tombstones:
+        bench.step()
+    assert bench.bookie.table.get(3) is not None
+    assert bench.statuses(bench.ask(add(3, 2), add(3, 3, is_recovery=True))) == ["FENCED", "IO_ERROR"]
+    bench.settle()
+    assert bench.bookie.table.get(3) is None
+
+
 def test_long_polls_of_a_deleted_ledger_are_answered() -> None:
     bench = bench_with(watch_ms_max=1 << 40)
     delete(bench, 3)

@@ -204,6 +204,11 @@ class Bookie:
         for first, last in runs_of(ledgers):
             self.table.tombstones.add_run(first, last)
             self._writes.note_tombstones(first, last)
+        for each in ledgers:
+            ledger = self.table.get(each)
+            if ledger is not None:
+                # Until then its next adds would go the shorter way, which looks at no tombstones.
+                ledger.is_fenced = True
 
     def _drop(self, effects: Effects) -> None:
         """Drop the ledgers whose tombstones are durable."""
