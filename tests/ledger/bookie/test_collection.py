@@ -328,6 +328,26 @@ def test_a_replaced_segment_that_is_still_there_is_removed_at_the_start() -> Non
     assert bench.answer(ReadEntry(9, 1)).status is Status.OK
 
 
+@pytest.mark.parametrize("at", [20, -1])
+def test_what_a_damaged_segment_says_it_replaces_is_kept(at: int) -> None:
+    """4.11, 8: by a valid one. Header or footer is damaged."""
+    bench = with_dead_ledgers(6)
+    bench.pass_ms(bench.config.compact_ms)
+    while not any(isinstance(job, RemoveSegments) for job in bench.jobs):
+        bench.work()
+        bench.step()
+    files = [path for path in bench.disk.image() if path.startswith("entries/")]
+    path = segment_path(bench.bookie.segments.newest_first[0].number)
+    bench.disk.flip(path, 8 * (at % bench.disk.size(path)))
+    bench.restart()
+    assert [each for each in bench.disk.image() if each.startswith("entries/")][: len(files)] == files
+    assert bench.answer(ReadEntry(9, 1)).status is Status.OK
+    bench.pass_ms(bench.config.compact_ms)
+    bench.settle()
+    assert bench.failure is None
+    assert bench.answer(ReadEntry(9, 1)).status is Status.OK
+
+
 @pytest.mark.parametrize("part", ["map", "index", "record"])
 def test_a_damaged_segment_is_neither_removed_nor_copied(part: str) -> None:
     """S14 (#4607): a header with stale bytes made the collector believe that a log was empty."""
