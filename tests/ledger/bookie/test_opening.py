@@ -282,6 +282,22 @@ def test_a_segment_without_its_map_hides_every_ledger_that_it_may_have() -> None
     assert bench.answer(ReadEntry(1, 4)).status is Status.OK
 
 
+def test_the_highest_entry_is_not_known_where_a_segment_may_hide_a_higher_one() -> None:
+    """4.6: damage never looks like absence; here of the entries above the highest one that can be read."""
+    bench = _with_segment()
+    bench.disk.flip(segment_path(1), 8 * (bench.disk.size(segment_path(1)) - 1))
+    bench.restart()
+    bench.answer(add(1, 0, is_recovery=True))
+    for _ in range(2):
+        assert bench.answer(ReadEntry(1, 0)).status is Status.OK
+        assert bench.answer(ReadEntry(1, NONE)).status is Status.IO_ERROR
+        assert bench.answer(ReadEntry(1, NONE, KEY, is_fencing=True)).status is Status.IO_ERROR
+        assert bench.answer(ReadLac(1)).status is Status.IO_ERROR
+        bench.flush()
+    bench.answer(add(5, 0))
+    assert bench.answer(ReadEntry(5, NONE)).status is Status.OK, "it is newer than the damage"
+
+
 def test_reads_that_the_disk_refuses() -> None:
     bench = _with_segment()
     bench.disk.fail_reads(segment_path(1))

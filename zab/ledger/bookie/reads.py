@@ -25,6 +25,7 @@ from zab.ledger.bookie.journal import Journal, Waiting
 from zab.ledger.bookie.ledgers import Ledger, LedgerTable, Watcher
 from zab.ledger.bookie.long_polls import LongPolls
 from zab.ledger.bookie.segments import Search, Segments, UnreadableError
+from zab.ledger.bookie.tombstones import runs_of
 from zab.ledger.bookie.writes import Writes
 from zab.ledger.entries.ids import NONE
 from zab.ledger.wire.messages import (
@@ -80,7 +81,11 @@ class Reads:
 
     def _entry(self, ledger: Ledger, entry: int) -> Search[Found]:
         """An entry of a ledger, or why there is none; -1: the one with the highest id."""
-        wanted = ledger.last if entry == NONE else entry
+        wanted = entry
+        if entry == NONE:
+            if self._segments.may_hide_last(ledger.id):
+                return Status.IO_ERROR
+            wanted = ledger.last
         envelope = ledger.cached(wanted)
         try:
             if envelope is None:
@@ -121,7 +126,7 @@ class Reads:
         if ledger is None:
             self._answer(asked, answer_without(request, Status.NO_LEDGER))
             return
-        envelope = ledger.cached(ledger.last if request.entry == NONE else request.entry)
+        envelope = ledger.cached(request.entry)
         if envelope is not None:
             read = EntryRead(Status.OK, request.ledger, request.entry, envelope, ledger.lac)
             self.answers.append((asked.connection, asked.number, read))
@@ -258,7 +263,7 @@ class Reads:
     def _list(self, ledger: Ledger) -> Search[Answer]:
         runs_max = self._config.runs_max
         # Before the search: what is flushed in the meantime would be in neither.
-        cached = [range(each, each + 1) for entries in (ledger.active, ledger.flushing) for each in entries or ()]
+        cached = [run for entries in (ledger.active, ledger.flushing) for run in runs_of(sorted(entries or ()))]
         try:
             found = yield from self._segments.ids(ledger.id, runs_max)
         except UnreadableError:
@@ -271,12 +276,12 @@ class Reads:
         return EntriesListed(Status.OK, ledger.id, tuple(runs))
 
 
-def _merged(ranges: list[range]) -> list[tuple[int, int]]:
-    """Ranges as sorted runs that neither overlap nor touch, first and last id."""
-    runs: list[tuple[int, int]] = []
-    for each in sorted(ranges, key=lambda run: run.start):
-        if runs and each.start <= runs[-1][1] + 1:
-            runs[-1] = (runs[-1][0], max(runs[-1][1], each.stop - 1))
+def _merged(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Runs in any order as sorted ones that neither overlap nor touch, first and last id."""
+    merged: list[tuple[int, int]] = []
+    for first, last in sorted(runs):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
         else:
-            runs.append((each.start, each.stop - 1))
-    return runs
+            merged.append((first, last))
+    return merged

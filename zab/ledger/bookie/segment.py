@@ -193,6 +193,11 @@ class Segment:
     def __repr__(self) -> str:
         return f"Segment({self.number:x}, rank {self.rank:x}, {len(self._ids)} ledgers, {self.size} bytes)"
 
+    @property
+    def ledgers(self) -> Sequence[int]:
+        """The ledgers that it has entries of, ascending; none if its map is not verified."""
+        return self._ids
+
     def row(self, ledger: int) -> Row | None:
         """What it has of a ledger, None: nothing."""
         at = bisect_left(self._ids, ledger)
