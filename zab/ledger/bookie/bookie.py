@@ -114,6 +114,7 @@ class Bookie:
             self.checkpoints.deadline_ms,
             self.compaction.deadline_ms,
             self._long_polls.deadline_ms,
+            self._disk_reads.deadline_ms,
             self.space.deadline_ms,
         ]
         if self.membership is not None:
@@ -128,6 +129,7 @@ class Bookie:
         self._now_ms = now_ms
         self._take(inputs, effects, wall_ms)
         self._reads.time_out(now_ms)
+        self._disk_reads.begin_long()
         while self._writes.raised:
             self._reads.wake(self._writes.raised.popitem()[0])
         if self.space.asks(now_ms):

@@ -38,8 +38,12 @@ class BookieConfig:
     """Entries and indexes of segments that were read are kept up to this size."""
     batch_bytes_max: int = 5 * MIB
     """A batch read has so many bytes at most, or one entry."""
-    batch_count_max: int = 10_000
+    batch_count_max: int = 1_000
     """A batch read has so many entries at most."""
+    long_reads_max: int = 32
+    """So many batches and lists are under way at a time: each may gather `batch_bytes_max`. Further ones wait."""
+    long_reads_per_step: int = 4
+    """So many of them begin in one step."""
     runs_max: int = 100_000
     """A ledger whose entries are more runs than this is not listed: TOO_MANY_REQUESTS."""
     watchers_max: int = 1_000

@@ -9,7 +9,8 @@ even if there was nothing to replay.
 that it names. Then this raises DamagedError, and the bookie must not run: it would say that it does not have what it
 has acknowledged. A damaged segment only makes what it may hide unreadable.
 
-What is left of a compaction: a segment that another one has replaced is removed, if that one is whole. What ends in `.tmp` was never used.
+What is left of a compaction: a segment that another one has replaced is removed, if that one is whole. What ends in
+`.tmp` was never used.
 
 It reads and writes a `Disk` directly, since nothing else runs yet. Not here: the cookie (`registration.py`).
 """

@@ -97,7 +97,13 @@ class Reads:
         return Status.UNKNOWN_LEDGER_STATE if ledger.is_limbo else Status.NO_ENTRY
 
     def _search(
-        self, asked: Asked | Watcher, search: Search[Answer], *, is_urgent: bool = False, fenced: Ledger | None = None
+        self,
+        asked: Asked | Watcher,
+        search: Search[Answer],
+        *,
+        is_urgent: bool = False,
+        is_long: bool = False,
+        fenced: Ledger | None = None,
     ) -> None:
         """Run a search that ends with an answer, which waits until the fence of `fenced` is durable."""
 
@@ -106,7 +112,7 @@ class Reads:
             self._answer(asked, answer, after_journal=waits)
 
         if self._disk_reads.has_room(is_urgent=is_urgent):
-            self._disk_reads.start(search, then, is_urgent=is_urgent)
+            self._disk_reads.start(search, then, is_urgent=is_urgent, is_long=is_long)
         else:
             then(answer_without(asked.request, Status.TOO_MANY_REQUESTS))
 
@@ -162,7 +168,7 @@ class Reads:
         if isinstance(ledger, Ledger):
             fenced = ledger if request.is_fencing else None
             is_urgent = request.is_fencing or request.is_urgent
-            self._search(asked, self._batch(ledger, request), is_urgent=is_urgent, fenced=fenced)
+            self._search(asked, self._batch(ledger, request), is_urgent=is_urgent, is_long=True, fenced=fenced)
         else:
             refusal = answer_without(request, ledger or Status.NO_LEDGER)
             self._answer(asked, refusal, after_journal=request.is_fencing)
@@ -258,7 +264,7 @@ class Reads:
             status = Status.NO_LEDGER if request.ledger >= 0 else Status.BAD_REQUEST
             self._answer(asked, answer_without(request, status))
         else:
-            self._search(asked, self._list(ledger))
+            self._search(asked, self._list(ledger), is_long=True)
 
     def _list(self, ledger: Ledger) -> Search[Answer]:
         runs_max = self._config.runs_max
