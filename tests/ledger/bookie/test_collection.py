@@ -289,6 +289,46 @@ def test_of_two_copies_in_segments_that_become_one_the_newer_one_counts() -> Non
         bench.crash()
 
 
+def with_small_segments(count: int, **limits: int) -> Bench:
+    """So many segments, each with an entry of ledger 1 and one of a ledger of its own; entry 0 is in all of them."""
+    bench = Bench(evolve(SMALL, **limits))
+    for each in range(count):
+        bench.ask(add(1, 0, lac=-2 - each), add(1, each + 1), add(10 + each, 0))
+        bench.flush()
+    assert len(bench.bookie.segments) == count
+    return bench
+
+
+def test_small_segments_become_one() -> None:
+    """A bookie with little to do flushes one every ten seconds: within days there would be 100,000."""
+    bench = with_small_segments(8, compact_small_bytes=10_000)
+    bench.pass_ms(bench.config.compact_ms)
+    bench.settle()
+    assert len(bench.bookie.segments) == 1
+    for seed in range(2):
+        assert bench.answer(ReadEntry(1, 0)).envelope == envelope_of(1, 0, lac=-9), "the newest"
+        assert [bench.answer(ReadEntry(1, each + 1)).status for each in range(8)] == [Status.OK] * 8
+        assert [bench.answer(ReadEntry(10 + each, 0)).status for each in range(8)] == [Status.OK] * 8
+        bench.crash(seed)
+    number = bench.bookie.segments.newest_first[0].number
+    bench.pass_ms(bench.config.compact_ms)
+    bench.settle()
+    assert bench.bookie.segments.newest_first[0].number == number, "one alone is written again"
+
+
+@pytest.mark.parametrize("limits", [{"compact_segments_max": 3}, {"compact_rows_max": 6}, {"compact_bytes_max": 400}])
+def test_so_much_is_compacted_at_a_time(limits: dict[str, int]) -> None:
+    bench = with_small_segments(8, compact_small_bytes=10_000, **limits)
+    bench.pass_ms(bench.config.compact_ms)
+    groups = []
+    while not groups or bench.bookie.deadline_ms <= bench.now_ms or bench.jobs:
+        groups += [len(job.segments) for job in bench.jobs if isinstance(job, Compact)]
+        if not bench.work():
+            bench.step()
+    assert groups == [3, 3, 2]
+    assert len(bench.bookie.segments) == 3
+
+
 def test_a_suspect_segment_is_left_alone() -> None:
     bench = with_dead_ledgers(6)
     segment = bench.bookie.segments.newest_first[0]

@@ -97,7 +97,7 @@ def test_a_step_begins_few_batches_and_lists_and_few_gather_at_a_time(is_flushed
     numbers = bench.ask(*(ReadBatch(1, 0, 0, 1 << 20) for _ in range(4)), ListEntries(1), ListEntries(1))
     fence = bench.ask(ReadBatch(1, 2, 0, 1 << 20, KEY, is_fencing=True))
     at_once = sum(number in bench.answers for number in numbers)
-    assert at_once == (0 if is_flushed else 3), "two in the first step, and one behind the fence in the second"
+    assert at_once == (0 if is_flushed else 3), "two in the first step, and one after the fence in the second"
     assert len(bench.reads) == (3 if is_flushed else 0)
     assert (bench.bookie.deadline_ms == 0) is not is_flushed
     bench.settle()

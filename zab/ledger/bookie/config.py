@@ -76,8 +76,15 @@ class BookieConfig:
     """Segments are looked at so often."""
     compact_daily_ms: int = 86_400_000
     """They are looked at with the higher share so often."""
+    compact_small_bytes: int = 16 * MIB
+    """A segment that is smaller is put together with its neighbours in age, if those are compacted too: a bookie with
+    little to do makes one each time that it flushes."""
     compact_bytes_max: int = 256 * MIB
     """So many live bytes are put into one segment."""
+    compact_segments_max: int = 100
+    """So many segments are put into one."""
+    compact_rows_max: int = 200_000
+    """Those that are put into one have so many rows of ledgers, or there is one segment."""
     open_bytes_max: int = 64 * MIB
     """What is replayed at a start is flushed each time it has so many bytes."""
 

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import accumulate
 from struct import Struct, unpack_from
 from sys import byteorder
@@ -208,6 +208,16 @@ class Segment:
     def rows(self) -> Iterator[Row]:
         """What it has of each ledger."""
         return (Row(*fields) for fields in _ROW.iter_unpack(self._rows))
+
+    def live_part(self, live: Container[int]) -> tuple[list[int], int, int]:
+        """Which of its ledgers are live, the bytes of their entries, and those of all."""
+        found, size, total = [], 0, 0
+        for ledger, _, _, _, _, _, bytes_, _, _ in _ROW.iter_unpack(self._rows):
+            total += bytes_
+            if ledger in live:
+                found.append(ledger)
+                size += bytes_
+        return found, size, total
 
     def may_hide(self, ledger: int) -> bool:
         """Whether entries of this ledger may be in it that cannot be found."""
