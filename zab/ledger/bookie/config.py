@@ -84,7 +84,7 @@ class BookieConfig:
     compact_segments_max: int = 100
     """So many segments are put into one."""
     compact_rows_max: int = 200_000
-    """Those that are put into one have so many rows of ledgers, or there is one segment."""
+    """The segments that are put into one have so many rows of ledgers together."""
     open_bytes_max: int = 64 * MIB
     """What is replayed at a start is flushed each time it has so many bytes."""
 
