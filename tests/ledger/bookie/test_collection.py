@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from attrs import evolve
 
-from tests.ledger.bookie.coordination import ROOT, MemberBench, create_ledgers, new_tree
+from tests.ledger.bookie.coordination import INSTANCE, ROOT, MemberBench, create_ledgers, new_tree
 from tests.ledger.bookie.kit import DIGEST, KEY, SMALL, Bench, add, envelope_of
 from zab.coordination.operations import Children, Create, Delete, Exists, Get, Operation, Result, Set, ZooKeeperError
+from zab.coordination.steps import BATCH_MAX, Pause
+from zab.ledger.bookie.collection import Candidates, find_candidates
 from zab.ledger.bookie.events import Collect, Compact, RemoveSegments
 from zab.ledger.bookie.segment import segment_path
 from zab.ledger.bookie.tombstones import Tombstones, runs_of
@@ -149,6 +153,31 @@ def test_an_error_in_a_round_deletes_nothing_and_the_next_round_begins_again(
     assert bench.bookie.table.get(3) is not None
     bench.collect()
     assert bench.bookie.table.get(3) is None
+
+
+def test_many_ledgers_are_looked_for_in_parts() -> None:
+    """A million ledgers make no step of seconds. Before each part of the candidates there is a `sync`."""
+    tree = new_tree()
+    mine = [*range(25_000), *range(100_000, 600_000, 10_000), LONG_FROM - 1, LONG_FROM]
+    there = (7, 9_999, 10_000, 24_999, 100_000, LONG_FROM)
+    create_ledgers(tree, *there)
+    batches: list[Counter[str]] = []
+    steps = find_candidates(ROOT, INSTANCE, mine)
+    asked, session = next(steps), tree.begin_session()
+    found: object = None
+    while found is None:
+        assert not isinstance(asked, Pause)
+        batches.append(Counter(type(each).__name__ for each in asked))
+        results = tuple(tree.apply(session, each) for each in asked)
+        try:
+            asked = steps.send(results)
+        except StopIteration as end:
+            found = end.value
+    assert isinstance(found, Candidates)
+    assert found.ledgers == frozenset(mine) - frozenset(there)
+    assert max(batch["Children"] for batch in batches) <= 20
+    assert max(batch["Exists"] for batch in batches) <= BATCH_MAX
+    assert all(batch["Sync"] == 1 for batch in batches if batch["Exists"])
 
 
 def test_another_service_deletes_nothing() -> None:
