@@ -265,7 +265,7 @@ class _Opening:
                     ledger.lac = max(ledger.lac, lac)
             case TombstonesRecord(first, last):
                 table.tombstones.add_run(first, last)
-                for ledger_id in [each for each in table.by_id if first <= each <= last]:
+                for ledger_id in table.within(first, last):
                     table.delete(ledger_id)
                     self._entries.pop(ledger_id, None)
             case EndRecord():
