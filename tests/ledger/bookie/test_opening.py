@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from attrs import evolve
 
 from tests.ledger.bookie.kit import DIGEST, IDENTITY, KEY, SMALL, Bench, add, envelope_of
 from zab.ledger.bookie.config import Identity
 from zab.ledger.bookie.frames import journal_path
+from zab.ledger.bookie.ledgers import Ledger, LedgerTable
 from zab.ledger.bookie.opening import DamagedError, open_files
 from zab.ledger.bookie.segment import ForeignFileError, segment_path
 from zab.ledger.entries.ids import NONE
@@ -303,3 +306,24 @@ def test_reads_that_the_disk_refuses() -> None:
     bench.disk.fail_reads(segment_path(1))
     assert bench.answer(ReadEntry(1, 0)).status is Status.IO_ERROR
     assert bench.answer(ReadBatch(1, 0, 0, 1000)).status is Status.IO_ERROR
+    assert bench.answer(ReadEntry(2, 1)).status is Status.IO_ERROR, "it looks like absence"
+    assert len(bench.reports) == 1
+    bench.disk.fail_reads(segment_path(1), None)
+    assert bench.answer(ReadEntry(1, 0)).status is Status.OK
+    assert bench.answer(ReadEntry(2, 1)).status is Status.NO_ENTRY, "a descriptor was lacking for a moment"
+
+
+def test_a_run_of_tombstones_does_not_look_at_every_ledger() -> None:
+    """A replay may have a thousand runs, and the table a million ledgers."""
+
+    class Unwalked(dict[int, Ledger]):
+        def __iter__(self) -> Iterator[int]:
+            raise AssertionError("each ledger is looked at")
+
+    table = LedgerTable()
+    for ledger in range(0, 100, 2):
+        table.create(ledger, KEY)
+    assert table.within(10, 1 << 62) == list(range(10, 100, 2))
+    table.by_id = Unwalked(table.by_id)
+    assert table.within(10, 14) == [10, 12, 14]
+    assert table.within(11, 11) == []

@@ -63,6 +63,8 @@ class Segments:
         """By segment, ledger, and position of the entry; an index has the position -1."""
         self._cache_bytes_max = cache_bytes
         self._cache_bytes = 0
+        self._reported: set[int] = set()
+        """Those of which it was said that they cannot be read."""
         self.reports: list[str] = []
         """Sentences for the operator; the bookie empties it."""
         for segment in sorted(found, key=lambda segment: segment.rank):
@@ -94,6 +96,7 @@ class Segments:
     def replace(self, numbers: Iterable[int], segment: Segment | None) -> None:
         """Take segments out, and one in with what they had."""
         gone = {number: self._by_number.pop(number) for number in numbers}
+        self._reported.difference_update(gone)
         for ledger in {ledger for each in gone.values() for ledger in each.ledgers}:
             having = [each for each in self._having.pop(ledger) if each.number not in gone]
             if segment is not None and segment.row(ledger) is not None:
@@ -201,9 +204,20 @@ class Segments:
         data = yield Wanted(segment.number, offset, size)
         if self._by_number.get(segment.number) is not segment:
             raise _ReplacedError
-        if data is None or len(data) != size:
-            raise self._suspected(segment, f"{size} bytes at offset {offset} cannot be read")
+        if data is None:
+            # It need not be so next time, for want of a descriptor for instance; and whoever needs these bytes to say
+            # that an entry is not here asks for them again.
+            raise self._refused(segment)
+        if len(data) != size:
+            raise self._suspected(segment, f"{size} bytes at offset {offset} are not there")
         return data
+
+    def _refused(self, segment: Segment) -> UnreadableError:
+        reason = f"segment {segment.number:016x} cannot be read"
+        if segment.number not in self._reported:
+            self._reported.add(segment.number)
+            self.reports.append(f"{reason} now -> what needs it is answered with an I/O error")
+        return UnreadableError(reason)
 
     def _suspected(self, segment: Segment, reason: object) -> UnreadableError:
         if not segment.is_suspect:
