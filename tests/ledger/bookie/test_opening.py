@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from zlib import crc32
 
 import pytest
 from attrs import evolve
@@ -12,7 +13,15 @@ from zab.ledger.bookie.config import Identity
 from zab.ledger.bookie.frames import journal_path
 from zab.ledger.bookie.ledgers import Ledger, LedgerTable
 from zab.ledger.bookie.opening import DamagedError, open_files
-from zab.ledger.bookie.segment import ForeignFileError, segment_path
+from zab.ledger.bookie.segment import (
+    ForeignFileError,
+    Row,
+    Segment,
+    SegmentDamagedError,
+    parse_index,
+    segment_path,
+)
+from zab.ledger.bookie.segments import UnreadableError
 from zab.ledger.entries.ids import NONE
 from zab.ledger.wire.messages import ListEntries, ReadBatch, ReadEntry, ReadLac, WriteLac
 from zab.ledger.wire.status import Status
@@ -311,6 +320,58 @@ def test_reads_that_the_disk_refuses() -> None:
     bench.disk.fail_reads(segment_path(1), None)
     assert bench.answer(ReadEntry(1, 0)).status is Status.OK
     assert bench.answer(ReadEntry(2, 1)).status is Status.NO_ENTRY, "a descriptor was lacking for a moment"
+
+
+def _row(segment: Segment, **changes: int) -> Row:
+    found = segment.row(2)
+    assert found is not None
+    return evolve(found, **changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"count": 0},
+        {"count": 0, "kind": 0, "last": -1},
+        {"count": 1},
+        {"count": 3},
+        {"kind": 0},
+        {"kind": 0, "first": -(1 << 63), "last": (1 << 63) - 1},
+        {"kind": 2},
+        {"first": 1},
+        {"last": 3},
+        {"size": 1},
+        {"offset": 1 << 40},
+    ],
+)
+def test_an_index_whose_checksum_is_right_and_that_contradicts_the_ledger_map(changes: dict[str, int]) -> None:
+    """It was written wrong, or for that: an I/O error, and no other exception, nor an entry that is not here."""
+    bench = _with_segment()
+    segment = bench.bookie.segments.newest_first[0]
+    row = segment.row(2)
+    assert row is not None
+    data = bench.disk.image()[segment_path(1)]
+    wrong = _row(segment, **changes)
+    block = data[row.index_offset : row.index_offset + wrong.index_bytes]
+    with pytest.raises(SegmentDamagedError):
+        parse_index(evolve(wrong, index_crc=crc32(block)), block, segment.size)
+
+
+def test_an_index_that_has_a_record_without_a_header() -> None:
+    row = Row(1, 0, 0, 1, 0, 64, 8, 72, 0)
+    block = (8).to_bytes(4) + crc32(bytes(8)).to_bytes(4)
+    with pytest.raises(SegmentDamagedError):
+        parse_index(evolve(row, index_crc=crc32(block)), block, 1000)
+
+
+def test_bytes_that_are_not_in_the_segment_are_not_read() -> None:
+    """The offsets and sizes of a ledger map are believed only within the file."""
+    bench = _with_segment()
+    segment = bench.bookie.segments.newest_first[0]
+    wrong = _row(segment, kind=1, count=1 << 31)
+    with pytest.raises(UnreadableError):
+        next(bench.bookie.segments._index(segment, wrong))
+    assert segment.is_suspect
 
 
 def test_a_run_of_tombstones_does_not_look_at_every_ledger() -> None:

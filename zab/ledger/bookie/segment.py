@@ -40,6 +40,7 @@ from zlib import crc32
 import attrs
 
 from zab.ledger.bookie.config import Identity
+from zab.ledger.entries.envelope import HEADER_BYTES as ENVELOPE_BYTES_MIN
 
 DIRECTORY: Final = "entries"
 HEADER_BYTES: Final = 64
@@ -144,18 +145,29 @@ class LedgerIndex:
         return found
 
 
-def parse_index(row: Row, block: bytes) -> LedgerIndex:
-    """The index of a ledger from its block. Raises SegmentDamagedError."""
+def parse_index(row: Row, block: bytes, segment_bytes: int) -> LedgerIndex:
+    """The index of a ledger from its block, in a segment of so many bytes. Raises SegmentDamagedError."""
     if len(block) != row.index_bytes or crc32(block) != row.index_crc:
         raise SegmentDamagedError(f"the index of ledger {row.ledger}")
     count, at = row.count, 0
-    ids: Sequence[int] = range(row.first, row.last + 1)
+    ids: Sequence[int] = ()
     if row.kind == LISTED:
         ids = unpack_from(f">{count}q", block)
         at = 8 * count
+        is_right = bool(count) and (ids[0], ids[-1]) == (row.first, row.last)
+    else:
+        is_right = row.kind == CONTIGUOUS and count == row.last - row.first + 1 > 0
     lengths = unpack_from(f">{count}I", block, at)
     crcs = unpack_from(f">{count}I", block, at + 4 * count)
-    return LedgerIndex(row, ids, array("Q", accumulate(lengths)), array("I", crcs))
+    ends = array("Q", accumulate(lengths))
+    if not (
+        is_right
+        and ends[-1] == row.size
+        and row.offset + row.size <= segment_bytes
+        and min(lengths) >= ENVELOPE_BYTES_MIN
+    ):
+        raise SegmentDamagedError(f"the index of ledger {row.ledger} contradicts the ledger map")
+    return LedgerIndex(row, ids or range(row.first, row.last + 1), ends, array("I", crcs))
 
 
 class Segment:

@@ -174,7 +174,7 @@ class Segments:
             return known
         block = yield from self._read(segment, row.index_offset, row.index_bytes)
         try:
-            index = parse_index(row, block)
+            index = parse_index(row, block, segment.size)
         except SegmentDamagedError as error:
             raise self._suspected(segment, error) from error
         self._keep(key, index)
@@ -201,6 +201,8 @@ class Segments:
         return records[0]
 
     def _read(self, segment: Segment, offset: int, size: int) -> Search[bytes]:
+        if offset + size > segment.size:
+            raise self._suspected(segment, f"{size} bytes at offset {offset} are not in it")
         data = yield Wanted(segment.number, offset, size)
         if self._by_number.get(segment.number) is not segment:
             raise _ReplacedError
