@@ -111,6 +111,14 @@ def test_a_file_that_another_one_follows_has_an_end() -> None:
         with pytest.raises(DamagedError):
             open_files(restored(without), bench.config, IDENTITY)
     assert open_files(restored(image), bench.config, IDENTITY).replayed == 8
+    # The power was lost with the first write of the last file, and the end of the one before it is damaged.
+    torn = image | {files[-1]: bytes(len(image[files[-1]]))}
+    replayed = open_files(restored(torn), bench.config, IDENTITY).replayed
+    damaged = bytearray(image[files[-2]])
+    damaged[len(damaged.rstrip(b"\0")) - 1] ^= 1
+    assert 0 < replayed < 8
+    with pytest.raises(DamagedError):
+        open_files(restored(torn | {files[-2]: bytes(damaged)}), bench.config, IDENTITY)
 
 
 def test_what_is_before_the_mark_is_not_needed() -> None:

@@ -216,7 +216,10 @@ class _Opening:
         data = self._disk.read(journal_path(sequence))
         found = scan(data, sequence, start or HEADER_BYTES)
         has_header = bool(start) or read_header(data, sequence, self._identity) is not None
-        synced = 0 if is_last else self._end_of(sequence)
+        synced = 0
+        if not is_last:
+            # All of it was durable before the next one was begun, whether that says so or not.
+            synced = max(self._end_of(sequence), found.parts[-1].end if found.parts else 0)
         self._check(found, sequence, synced, has_header)
         if not has_header:
             return
