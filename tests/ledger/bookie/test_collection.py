@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from struct import pack
 
 import pytest
 from attrs import evolve
@@ -15,7 +16,7 @@ from zab.ledger.bookie.collection import Candidates, find_candidates
 from zab.ledger.bookie.events import Collect, Compact, RemoveSegments
 from zab.ledger.bookie.segment import segment_path
 from zab.ledger.bookie.tombstones import Tombstones, runs_of
-from zab.ledger.entries.ids import NONE
+from zab.ledger.entries.ids import ID_MAX, NONE
 from zab.ledger.metadata.paths import LONG_FROM, ledger_path
 from zab.ledger.wire.messages import ReadEntry, ReadLac, WriteLac
 from zab.ledger.wire.status import Status
@@ -250,6 +251,8 @@ def test_runs_of_tombstones() -> None:
     for each in range(1, 1000, 2):
         many.add_run(each, each)
     assert list(many) == [(0, 999)]
+    assert Tombstones([(1, 2), (1 << 62, ID_MAX)]).pack() == pack(">4q", 1, 2, 1 << 62, ID_MAX)
+    assert Tombstones().pack() == b""
 
 
 def with_dead_ledgers(dead: int, *, live: int = 1) -> MemberBench:

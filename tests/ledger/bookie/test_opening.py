@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from struct import pack
 from zlib import crc32
 
 import pytest
@@ -10,9 +11,11 @@ from attrs import evolve
 
 from tests.ledger.bookie.kit import DIGEST, IDENTITY, KEY, SMALL, Bench, add, envelope_of
 from zab.ledger.bookie.config import Identity
+from zab.ledger.bookie.events import AppendJournal
 from zab.ledger.bookie.frames import journal_path
 from zab.ledger.bookie.ledgers import Ledger, LedgerTable
 from zab.ledger.bookie.opening import DamagedError, open_files
+from zab.ledger.bookie.records import lac_record, tombstones_record
 from zab.ledger.bookie.segment import (
     ForeignFileError,
     Row,
@@ -22,6 +25,7 @@ from zab.ledger.bookie.segment import (
     segment_path,
 )
 from zab.ledger.bookie.segments import UnreadableError
+from zab.ledger.bookie.state import pack_state, read_state
 from zab.ledger.entries.ids import NONE
 from zab.ledger.wire.messages import ListEntries, ReadBatch, ReadEntry, ReadLac, WriteLac
 from zab.ledger.wire.status import Status
@@ -380,6 +384,30 @@ def test_bytes_that_are_not_in_the_segment_are_not_read() -> None:
     with pytest.raises(UnreadableError):
         next(bench.bookie.segments._index(segment, wrong))
     assert segment.is_suspect
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        lac_record(1, KEY, b"short"),
+        tombstones_record(5, 4),
+        tombstones_record(-1, 4),
+        b"\x01\x00\x00\x00\x01\x00\x00\x00\x05short",
+        b"\x63",
+    ],
+)
+def test_records_whose_checksum_is_right_and_that_say_nothing_possible(record: bytes) -> None:
+    bench = Bench()
+    bench.journal_files.perform([AppendJournal(1, [record])])
+    with pytest.raises(DamagedError):
+        bench.restart()
+
+
+def test_a_state_whose_checksum_is_right_and_that_says_nothing_possible() -> None:
+    short = pack(">q20sBqB", 1, KEY, 0, -1, 5) + b"short"
+    assert read_state(pack_state(IDENTITY, 3, [short], 1, b""), 3, IDENTITY) is None
+    assert read_state(pack_state(IDENTITY, 3, [], 0, pack(">qq", 5, 4)), 3, IDENTITY) is None
+    assert read_state(pack_state(IDENTITY, 3, [], 0, pack(">qq", 4, 5)), 3, IDENTITY) is not None
 
 
 def test_a_run_of_tombstones_does_not_look_at_every_ledger() -> None:

@@ -135,8 +135,8 @@ class Checkpoints:
         self._count += len(found)
         if not self._to_collect:
             self.stage = Stage.STATE
-            runs = tuple(self._table.tombstones)
-            self.jobs.append(SaveState(self._next_state, tuple(self._collected), self._count, runs))
+            tombstones = self._table.tombstones.pack()
+            self.jobs.append(SaveState(self._next_state, tuple(self._collected), self._count, tombstones))
             self._collected = []
 
     def segment_written(self, answer: SegmentWritten) -> None:

@@ -304,8 +304,8 @@ class _Opening:
         for segment in opened.segments:
             segment.bound = highest
         _note_last(opened.table.by_id, opened.segments)
-        ledgers, runs = list(opened.table), tuple(opened.table.tombstones)
-        answer = self._do(SaveState(opened.next_state, (pack_ledgers(ledgers),), len(ledgers), runs))
+        ledgers, tombstones = list(opened.table), opened.table.tombstones.pack()
+        answer = self._do(SaveState(opened.next_state, (pack_ledgers(ledgers),), len(ledgers), tombstones))
         assert isinstance(answer, StateSaved)
         answer = self._do(SaveCheckpoint(mark, opened.next_state))
         assert isinstance(answer, CheckpointSaved)
