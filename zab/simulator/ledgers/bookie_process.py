@@ -84,6 +84,10 @@ def open_bookie(
         space_check_ms=1_000,
         reserve_bytes=2 * profile.journal_bytes + 4 * profile.segment_bytes,
         collect_ms=profile.gc_ms,
+        compact_ms=2 * profile.gc_ms,
+        compact_daily_ms=7 * profile.gc_ms,
+        compact_small_bytes=profile.segment_bytes,
+        compact_segments_max=4,
         open_bytes_max=profile.segment_bytes,
     )
     identity = Identity(b"i" * UUID_BYTES, bookie_id.encode().ljust(UUID_BYTES))
@@ -109,20 +113,20 @@ def _compare(bookie_id: BookieId, disk: FaultyDisk, opened: Opened, judge: Booki
     """Compare what a bookie has after a start with what it has acknowledged."""
     segments = Segments(opened.segments, read_ahead_bytes=1, cache_bytes=1)
 
-    def search(found: Search[list[range] | None]) -> list[range] | None:
+    def search(found: Search[list[tuple[int, int]] | None]) -> list[tuple[int, int]] | None:
         data: bytes | None = None
         try:
             while True:
                 wanted = found.send(data)
                 data = disk.read(segment_path(wanted.number), wanted.offset, wanted.size)
         except StopIteration as end:
-            runs: list[range] | None = end.value
+            runs: list[tuple[int, int]] | None = end.value
             return runs
 
     for ledger in judge.ledgers_of(bookie_id):
         runs = search(segments.ids(ledger, 1 << 30))
         assert runs is not None
-        judge.restarted(bookie_id, ledger, (entry for run in runs for entry in run))
+        judge.restarted(bookie_id, ledger, (entry for first, last in runs for entry in range(first, last + 1)))
 
 
 class BookieProcess(Process):
