@@ -58,13 +58,13 @@ def test_the_same_seed_is_the_same_run_in_every_process() -> None:
 @pytest.mark.slow
 def test_a_run_that_fails_is_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     close_without_writing_back(monkeypatch)
-    found = shrink(0, events_max=60_000)
+    found = shrink(6, events_max=60_000)
     assert found is not None
     assert isinstance(found.error, SafetyError)
     assert found.error.rule == "G6"
     assert found.events_count < found.whole_events_count
     with pytest.raises(SafetyError) as again:
-        run(0, scope=Scope(kept=found.kept))
+        run(6, scope=Scope(kept=found.kept))
     assert again.value.rule == "G6"
 
 

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import attrs
 
-from zab.coordination.driver import Connected, FromCoordination
 from zab.ledger.bookie.bookie import Bookie
 from zab.ledger.bookie.config import UUID_BYTES, BookieConfig, Identity
 from zab.ledger.bookie.entry_files import EntryFiles
@@ -32,19 +31,19 @@ from zab.ledger.bookie.events import (
     Space,
 )
 from zab.ledger.bookie.journal_files import JournalFiles
+from zab.ledger.bookie.membership import Member
 from zab.ledger.bookie.opening import DamagedError, Opened, open_files
 from zab.ledger.bookie.segment import segment_path
 from zab.ledger.bookie.segments import Search, Segments
 from zab.ledger.entries.ids import BookieId
+from zab.ledger.metadata.service_info import ServiceInfo, bookie_endpoint, encode_service_info
 from zab.ledger.wire.codec import ServerRequest, decode_run, encode_answer
 from zab.ledger.wire.frames import FrameCutter
 from zab.ledger.wire.messages import AddEntry
 from zab.simulator.coordination.service import CoordinationService
 from zab.simulator.coordination.session import CoordinationSession
 from zab.simulator.ledgers.bookie_judge import Before, BookieJudge
-from zab.simulator.ledgers.client_process import Errands
 from zab.simulator.ledgers.profile import Profile
-from zab.simulator.ledgers.registration import register
 from zab.simulator.ledgers.wires import CLOSED, Talk
 from zab.simulator.world.disk import FaultyDisk, PowerLossError
 from zab.simulator.world.job_thread import JobThread
@@ -53,6 +52,9 @@ from zab.simulator.world.machine import Machine
 from zab.simulator.world.process import Process
 from zab.simulator.world.verdict import SafetyError
 
+INSTANCE: Final = "00000000-0000-4000-8000-000000000000"
+"""The id of the root of all ledgers."""
+PORT: Final = 3181
 SPACE_US: Final = 1000
 """How long it takes to ask for the free space."""
 
@@ -100,9 +102,10 @@ def open_bookie(
         disk.kill()
         return None
     _compare(bookie_id, disk, opened, judge)
-    core = Bookie(config, opened, machine.now_ms)
+    info = encode_service_info(ServiceInfo((bookie_endpoint(bookie_id, PORT),)))
+    core = Bookie(config, opened, machine.now_ms, Member(root, bookie_id, INSTANCE.encode(), info))
     files = JournalFiles(disk, config, identity, opened.mark[0]), EntryFiles(disk, config, identity)
-    return BookieProcess(machine, bookie_id, core, files, root, service, judge, profile.session_timeout_ms)
+    return BookieProcess(machine, bookie_id, core, files, service, judge, profile.session_timeout_ms)
 
 
 def _compare(bookie_id: BookieId, disk: FaultyDisk, opened: Opened, judge: BookieJudge) -> None:
@@ -134,7 +137,6 @@ class BookieProcess(Process):
         bookie_id: BookieId,
         core: Bookie,
         files: tuple[JournalFiles, EntryFiles],
-        root: str,
         service: CoordinationService,
         judge: BookieJudge,
         session_timeout_ms: int,
@@ -145,19 +147,15 @@ class BookieProcess(Process):
         self.core = core
         self.judge = judge
         self.turn = self
-        self._root = root
         self._journal_files, self._entry_files = files
         self._inputs: list[Input] = []
         self._conversations: dict[Talk, Conversation] = {}
         self._takes_adds = True
-        self._is_read_only = False
         self._log_thread: LogThread[AppendJournal, JournalDurable] = LogThread(
             self, self._journal_files, self._post, self._inputs.append
         )
         self._jobs = JobThread(self)
-        self.session = CoordinationSession(self, service, session_timeout_ms, self._on_coordination)
-        self._errands = Errands()
-        self._for_errands: list[FromCoordination] = []
+        self.session = CoordinationSession(self, service, session_timeout_ms, self._post)
 
     # ----------------------------------------------------------------------------------------------------- connections
 
@@ -203,33 +201,25 @@ class BookieProcess(Process):
         self._inputs.append(each)
         self.wake(self.schedule.now)
 
-    def _on_coordination(self, each: FromCoordination) -> None:
-        self._for_errands.append(each)
-        if isinstance(each, Connected):
-            self._register()
-        self.wake(self.schedule.now)
-
-    def _register(self) -> None:
-        begin = lambda: register(self._root, self.id, is_read_only=self._is_read_only)  # noqa: E731
-        self._errands.add("register", begin)
-
     def take(self) -> bool:
         inputs, self._inputs[:] = list(self._inputs), []
         self.trace.mark(self.sid, len(inputs))
         if self.trace.sink is not None and inputs:
             self.show(f"takes {', '.join(map(self.trace.describe, inputs))}")
         self._carry_out(self.core.step(self.machine.now_ms, inputs, self.machine.wall_ms()))
-        if self.core.space.is_read_only != self._is_read_only:
-            self._is_read_only = self.core.space.is_read_only
-            self._register()
-        said, self._for_errands = self._for_errands, []
-        for submit in self._errands.step(self.machine.now_ms, said):
-            self.session.submit(submit)
+        self._look_at_tombstones()
         return True
 
+    def _look_at_tombstones(self) -> None:
+        """Show the judge which ledgers the bookie has deleted."""
+        table = self.core.table
+        if table.tombstones.last >= 0:
+            for ledger, on in self.judge.ledgers_of(self.id).items():
+                if ledger in table.tombstones and not on.is_removed:
+                    self.judge.removes(self.id, ledger)
+
     def next_deadline(self) -> int:
-        deadlines = (self.core.deadline_ms, self._errands.deadline_ms)
-        return min(each for each in deadlines if each is not None)
+        return self.core.deadline_ms
 
     def _carry_out(self, effects: Effects) -> None:
         for note in (*effects.notes, *effects.reports):
@@ -242,6 +232,8 @@ class BookieProcess(Process):
         for read in effects.reads:
             self.called()
             self.later(self.machine.disk_delay_us(), self._read, read)
+        for submit in effects.submits:
+            self.session.submit(submit)
         for talk, number, answer in effects.answers:
             self._answer(talk, number, answer)
         if effects.asks_space:

@@ -15,7 +15,7 @@ from zab.ledger.metadata.serialized import decode_metadata
 from zab.ledger.store.bookies import format_root
 from zab.simulator.coordination.service import CoordinationService
 from zab.simulator.ledgers.bookie_judge import BookieJudge
-from zab.simulator.ledgers.bookie_process import BookieProcess, open_bookie
+from zab.simulator.ledgers.bookie_process import INSTANCE, BookieProcess, open_bookie
 from zab.simulator.ledgers.client_process import ClientProcess
 from zab.simulator.ledgers.judge import Judge
 from zab.simulator.ledgers.metadata_judge import MetadataJudge
@@ -32,7 +32,6 @@ PAUSE_US: Final = 2_000 * MS
 CLIENTS_FROM: Final = 101
 """The number of the first client's machine; bookies begin with 1."""
 ROOT: Final = "/ledgers"
-INSTANCE: Final = "00000000-0000-4000-8000-000000000000"
 
 
 class LedgerCluster(Cluster):
