@@ -180,13 +180,6 @@ class Judge:
         if known is not None and known.metadata.is_closed:
             self._judge_outcome(known, append)
 
-    def is_told_again(self, ledger: int, entry: int, outcome: Outcome) -> None:
-        """The caller is told once more what became of an entry."""
-        payload = self.of(ledger).payloads.get(entry)
-        if payload is not None and self.appends[payload].outcome is not outcome:
-            before = self.appends[payload].outcome.value
-            raise SafetyError("outcomes", f"{_short(payload)} was {before}, and is {outcome.value}")
-
     def _judge_outcome(self, known: Ledger, append: Appended) -> None:
         """Against the end of a closed ledger."""
         entry = next((entry for entry, payload in known.payloads.items() if payload == append.payload), None)
