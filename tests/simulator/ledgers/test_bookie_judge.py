@@ -63,6 +63,9 @@ class Bookies:
         request = ReadEntry(LEDGER, entry, KEY, is_fencing=is_fencing)
         self.answers(B1, request, EntryRead(status, LEDGER, entry, data, max_lac))
 
+    def restarted(self, entries: list[int], *, lac: int = -1, is_fenced: bool = False) -> None:
+        self.of.restarted(B1, LEDGER, entries, explicit_lac=lac, is_fenced=is_fenced)
+
     def write_lac(self, lac: int) -> None:
         packet = DIGEST.pack_lac(LEDGER, lac)
         self.answers(B1, WriteLac(LEDGER, lac, KEY, packet), LacWritten(Status.OK, LEDGER))
@@ -186,11 +189,42 @@ def test_durability_an_explicit_lac_stays(bookies: Bookies) -> None:
 def test_durability_what_was_acknowledged_is_there_after_a_start(bookies: Bookies) -> None:
     bookies.acknowledge(0)
     bookies.acknowledge(1)
-    bookies.of.restarted(B1, LEDGER, [0, 1, 2])
+    bookies.restarted([0, 1, 2])
     with breaks("durability"):
-        bookies.of.restarted(B1, LEDGER, [1, 2])
+        bookies.restarted([1, 2])
     bookies.judge.deleted(LEDGER)
-    bookies.of.restarted(B1, LEDGER, [])
+    bookies.restarted([])
+
+
+def test_durability_an_explicit_lac_is_there_after_a_start(bookies: Bookies) -> None:
+    """S16."""
+    bookies.judge.of(LEDGER).acknowledged = 5
+    bookies.write_lac(3)
+    bookies.restarted([], lac=3)
+    with breaks("durability"):
+        bookies.restarted([], lac=2)
+
+
+@pytest.mark.parametrize("status", [Status.OK, Status.NO_ENTRY, Status.NO_LEDGER])
+def test_durability_a_fence_is_there_after_a_start(bookies: Bookies, status: Status) -> None:
+    """S5: whatever it has answered to a fencing read."""
+    bookies.read(0, status, is_fencing=True, data=envelope(0) if status is Status.OK else b"")
+    bookies.restarted([], is_fenced=True)
+    with breaks("durability"):
+        bookies.restarted([])
+
+
+def test_durability_a_fence_in_a_batch_is_there_after_a_start(bookies: Bookies) -> None:
+    request = ReadBatch(LEDGER, 0, 5, 100, is_fencing=True)
+    bookies.answers(B1, request, BatchRead(Status.NO_ENTRY, LEDGER, 0))
+    with breaks("durability"):
+        bookies.restarted([])
+
+
+def test_a_read_that_was_refused_fences_nothing_that_stays(bookies: Bookies) -> None:
+    bookies.read(0, Status.TOO_MANY_REQUESTS, is_fencing=True)
+    bookies.read(0, Status.NO_ENTRY)
+    bookies.restarted([])
 
 
 def test_an_add_that_need_not_be_durable_is_no_copy(bookies: Bookies) -> None:

@@ -228,3 +228,11 @@ def test_what_nobody_appended_is_in_no_ledger(judge: Judge) -> None:
         judge.sends(LEDGER, envelope(2, text=b"pp"))
     with breaks("no strange ledgers"):
         judge.shows(8, -1, "a test")
+
+
+def test_g1_what_was_acknowledged_is_where_its_fragment_moves(judge: Judge) -> None:
+    """S7."""
+    before = judge.of(LEDGER).metadata
+    judge.changed(LEDGER, before.with_ensemble(1, B[2:5]))
+    with breaks("G1"):
+        judge.changed(LEDGER, before.with_ensemble(0, B[2:5]))

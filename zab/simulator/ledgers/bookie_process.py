@@ -17,7 +17,7 @@ import attrs
 
 from zab.ledger.bookie.bookie import Bookie
 from zab.ledger.bookie.config import UUID_BYTES, BookieConfig, Identity
-from zab.ledger.bookie.entry_files import EntryFiles
+from zab.ledger.bookie.entry_files import EntryFiles, numbers_in
 from zab.ledger.bookie.events import (
     AppendJournal,
     Asked,
@@ -30,12 +30,13 @@ from zab.ledger.bookie.events import (
     SaveCheckpoint,
     Space,
 )
+from zab.ledger.bookie.frames import DIRECTORY as JOURNAL
 from zab.ledger.bookie.journal_files import JournalFiles
 from zab.ledger.bookie.membership import Member
 from zab.ledger.bookie.opening import DamagedError, Opened, open_files
 from zab.ledger.bookie.segment import segment_path
 from zab.ledger.bookie.segments import Search, Segments
-from zab.ledger.entries.ids import BookieId
+from zab.ledger.entries.ids import NONE, BookieId
 from zab.ledger.metadata.service_info import ServiceInfo, bookie_endpoint, encode_service_info
 from zab.ledger.wire.codec import ServerRequest, decode_run, encode_answer
 from zab.ledger.wire.frames import FrameCutter
@@ -125,7 +126,10 @@ def _compare(bookie_id: BookieId, disk: FaultyDisk, opened: Opened, judge: Booki
     for ledger in judge.ledgers_of(bookie_id):
         runs = search(segments.ids(ledger, 1 << 30))
         assert runs is not None
-        judge.restarted(bookie_id, ledger, (entry for run in runs for entry in run))
+        entries = [entry for run in runs for entry in run]
+        there = opened.table.get(ledger)
+        lac, is_fenced = (NONE, False) if there is None else (there.explicit_lac, there.is_fenced)
+        judge.restarted(bookie_id, ledger, entries, explicit_lac=lac, is_fenced=is_fenced)
 
 
 class BookieProcess(Process):
@@ -267,6 +271,8 @@ class BookieProcess(Process):
             self.judge.checkpoints(self.id, job.mark)
         with self.ends_by(PowerLossError):
             self._post(self._entry_files.perform(job))
+            if isinstance(job, SaveCheckpoint):
+                self.judge.removes_journals(self.id, min(numbers_in(self.machine.disk, JOURNAL), default=0))
         if not self.dead:
             self._jobs.done()
 

@@ -220,13 +220,27 @@ class Judge:
         """The metadata of a ledger are these now."""
         known = self.of(ledger)
         is_end = metadata.is_closed and not known.metadata.is_closed
+        is_moved = metadata.last_fragment != known.metadata.last_fragment
         known.metadata = metadata
         if is_end:
             self.counts["ledgers closed"] += 1
             self._judge_end(known)
+        elif is_moved:
+            self._judge_move(known)
 
     def deleted(self, ledger: int) -> None:
         self.of(ledger).is_deleted = True
+
+    def _judge_move(self, known: Ledger) -> None:
+        """The last fragment has other bookies: what was acknowledged stays where it is."""
+        first = known.metadata.last_fragment.first
+        for entry in range(first, known.acknowledged + 1):
+            if known.copies_of(entry) < known.metadata.ack_quorum and not self._is_excused(known, entry):
+                reason = (
+                    f"entry {entry} of {known.name} was acknowledged, and has {known.copies_of(entry)} copies on "
+                    f"{', '.join(known.ensemble_of(entry))}, where its fragment is now"
+                )
+                raise SafetyError("G1", reason)
 
     def _judge_end(self, known: Ledger) -> None:
         """A ledger has come to its end."""
