@@ -13,6 +13,7 @@ from zab.coordination.steps import Steps, read
 from zab.ledger.bookie import membership
 from zab.ledger.bookie.checkpoints import Checkpoints
 from zab.ledger.bookie.collection import Candidates, NoRound
+from zab.ledger.bookie.cookie_check import LocalCookie
 from zab.ledger.bookie.events import StateSaved
 from zab.ledger.bookie.journal import Journal
 from zab.ledger.bookie.journal_files import JournalFiles
@@ -22,6 +23,7 @@ from zab.ledger.bookie.reads import Reads
 from zab.ledger.bookie.records import EXPLICIT_LAC, LEDGER
 from zab.ledger.bookie.tombstones import Tombstones
 from zab.ledger.bookie.writes import Writes
+from zab.ledger.metadata.cookies import Cookie, encode_cookie
 from zab.ledger.metadata.ledger_metadata import LedgerMetadata
 from zab.ledger.metadata.paths import ledger_path, ledgers_in
 from zab.ledger.metadata.serialized import encode_metadata
@@ -34,6 +36,7 @@ from zab.ledger.wire.messages import AddEntry
 from zab.ledger.wire.status import Status
 from zab.ledger.writer.pipeline import Pipeline
 from zab.ledger.writer.writer import LedgerWriter
+from zab.simulator.ledgers import bookie_process
 
 Patch = pytest.MonkeyPatch
 
@@ -166,6 +169,16 @@ def close_without_writing_back(patch: Patch) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------- bookies
+
+
+def start_with_any_disk(patch: Patch) -> None:
+    """S4: a bookie that lost its disk goes on under its name."""
+
+    def checking(_root: str, cookie: Cookie, _local: LocalCookie | None) -> Steps[bytes]:
+        yield from ()
+        return encode_cookie(cookie)
+
+    patch.setattr(bookie_process, "check_cookie", checking)
 
 
 def deny_before_the_fence_is_durable(patch: Patch) -> None:

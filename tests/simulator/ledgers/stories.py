@@ -7,8 +7,9 @@ Not here: stories in which a single core decides alone (tests/ledger).
 from __future__ import annotations
 
 from tests.simulator.ledgers.story import Story, is_add, is_any, is_fence, is_read, is_write_back
-from zab.ledger.recovery.events import Recovered
+from zab.ledger.recovery.events import Recovered, RecoveryAborted
 from zab.ledger.writer.events import AppendUnknown, LedgerClosed, Reason, Unresolved
+from zab.simulator.ledgers.losses import why_blocked
 
 
 def s1_an_entry_gets_its_last_copy_while_it_is_read() -> None:
@@ -73,6 +74,48 @@ def s3_a_bookie_that_cannot_say_whether_it_has_an_entry() -> None:
     story.until(lambda: w.ledger in r.ended)
     assert story.last(w.ledger) == 0
     story.finish()
+
+
+def s4_a_bookie_whose_disk_was_replaced() -> None:
+    """e is on b1 and b2. The disk of b2 is lost; b3 never had e, b1 is slow."""
+    story = Story(4)
+    w, r = story.writer(1, 2, 3), story.recoverer()
+    story.hold(w, 3, is_add)
+    w.append("e")
+    story.until(lambda: w.is_acknowledged("e"))
+    story.kill_client(w)
+    story.lose_disk(2)
+    read = story.hold(r, 1, is_read)
+    r.recover(w.ledger)
+    story.until(lambda: bool(read.messages))
+    story.pass_time(500)
+    assert not story.metadata(w.ledger).is_closed
+    story.release(read)
+    story.until(lambda: w.ledger in r.ended)
+    assert story.last(w.ledger) == 0
+    story.until(lambda: story.cluster.bookie(2) is not None)
+    assert story.bookie(2).id == "b2-1"
+    story.finish()
+
+
+def a_ledger_that_lost_too_many_disks_is_not_closed() -> None:
+    """e is on b1, b2 and b3; the disks of b1 and b2 are lost. Unknown is not absent: nothing is cut off."""
+    story = Story(4)
+    w, r = story.writer(1, 2, 3), story.recoverer()
+    w.append("e")
+    story.until(lambda: w.is_acknowledged("e"))
+    story.kill_client(w)
+    known = story.judge.of(w.ledger)
+    for number in (1, 2):
+        assert why_blocked(known, story.judge.lost) is None
+        story.lose_disk(number)
+    r.recover(w.ledger)
+    story.until(lambda: w.ledger in r.ended)
+    aborted = r.ended[w.ledger]
+    assert isinstance(aborted, RecoveryAborted)
+    assert set(aborted.unknown) == {"b1", "b2"}
+    assert not story.metadata(w.ledger).is_closed
+    assert why_blocked(known, story.judge.lost) is not None
 
 
 def s5_bookies_lose_their_power_before_their_fences() -> None:

@@ -28,7 +28,7 @@ from zab.coordination.steps import Steps
 from zab.ledger.entries.ids import BookieId
 from zab.ledger.metadata.ledger_metadata import Fragment, LedgerMetadata
 from zab.ledger.store.events import Answered, BookieLost
-from zab.ledger.store.ledgers import CreatedAndRecovered, create_ledger, delete_ledger, read_ledger
+from zab.ledger.store.ledgers import CreatedAndRecovered, create_ledger
 from zab.ledger.wire.messages import AddEntry, ReadEntry, Request
 from zab.ledger.wire.status import Status
 from zab.ledger.writer.events import Append, Appended, Close
@@ -161,14 +161,6 @@ class StoryRecoverer(RecovererProcess):
         self.ended[token] = outcome
         super()._over(token, outcome)
 
-    def delete(self, ledger: int) -> None:
-        def steps() -> Steps[None]:
-            found = yield from read_ledger(self.root, ledger)
-            assert found is not None
-            yield from delete_ledger(self.root, found)
-
-        self.errand("delete", steps)
-
 
 class StoryReader(ReaderProcess):
     """Follows ledgers, as it is told."""
@@ -243,6 +235,11 @@ class Story:
 
     def power(self, number: int) -> None:
         self.cluster.machines[number].stop(with_power=True)
+
+    def lose_disk(self, number: int) -> None:
+        """Its machine comes back with an empty disk. The bookie refuses to start, and comes back under another name."""
+        self.cluster.bookies[number].stays_down = False
+        self.cluster.lose_disk(number)
 
     def slow_disk(self, number: int, ms: int) -> None:
         """What the disk of a bookie is asked for from now on takes about so long."""
@@ -427,5 +424,7 @@ def _profile(bookies: int, settings: dict[str, Any]) -> Profile:
         "segment_bytes": 50_000,
         "flush_ms": 60_000,
         "gc_ms": 60_000,
+        "deletes": 0.0,
+        "keeps_promises": True,
     }
     return Profile(**(given | settings))

@@ -66,6 +66,11 @@ class Bookies:
     def restarted(self, entries: list[int], *, lac: int = -1, is_fenced: bool = False) -> None:
         self.of.restarted(B1, LEDGER, entries, explicit_lac=lac, is_fenced=is_fenced)
 
+    def delete(self) -> None:
+        of = self.judge.of(LEDGER)
+        of.metadata = of.metadata.closed_at(-1, 0)
+        self.judge.deleted(LEDGER)
+
     def write_lac(self, lac: int) -> None:
         packet = DIGEST.pack_lac(LEDGER, lac)
         self.answers(B1, WriteLac(LEDGER, lac, KEY, packet), LacWritten(Status.OK, LEDGER))
@@ -138,7 +143,7 @@ def test_what_comes_between_question_and_answer_need_not_be_known(bookies: Booki
 
 def test_absence_may_be_said_of_a_ledger_that_is_gone(bookies: Bookies) -> None:
     bookies.acknowledge(0)
-    bookies.judge.deleted(LEDGER)
+    bookies.delete()
     bookies.read(0, Status.NO_LEDGER)
 
 
@@ -192,7 +197,7 @@ def test_durability_what_was_acknowledged_is_there_after_a_start(bookies: Bookie
     bookies.restarted([0, 1, 2])
     with breaks("durability"):
         bookies.restarted([1, 2])
-    bookies.judge.deleted(LEDGER)
+    bookies.delete()
     bookies.restarted([])
 
 
@@ -249,7 +254,7 @@ def test_collection_takes_only_ledgers_that_are_gone(bookies: Bookies) -> None:
     bookies.of.removes(B1, 8)
     with breaks("collection"):
         bookies.of.removes(B1, LEDGER)
-    bookies.judge.deleted(LEDGER)
+    bookies.delete()
     bookies.of.removes(B1, LEDGER)
 
 
@@ -257,4 +262,4 @@ def test_a_bookie_that_lost_its_disk_has_acknowledged_nothing(bookies: Bookies) 
     bookies.acknowledge(0)
     bookies.of.loses_disk(B1)
     bookies.read(0, Status.NO_LEDGER)
-    assert bookies.judge.of(LEDGER).copies_of(0) == 0
+    assert bookies.judge.lost == {B1}

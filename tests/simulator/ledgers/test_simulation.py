@@ -38,7 +38,8 @@ def test_many_seeds_are_good_and_reach_what_they_are_for() -> None:
     assert {f"fault: {kind}" for kind in FAULTS} <= counts.keys()
     reached = ("stale reads", "expired sessions", "FragmentShort", "BookieFailed", "Added: fenced", "Added: read-only")
     outcomes = ("appends: written", "appends: not written", "recoveries: Recovered", "recoveries: RecoveryAborted")
-    for what in (*reached, *outcomes, "tails: ReadDone", "LacWritten: ok", "writer ended: NOT_ENOUGH_BOOKIES"):
+    losses = ("lost disks", "refused starts", "ledgers blocked", "ledgers deleted", "ledgers collected")
+    for what in (*reached, *outcomes, *losses, "tails: ReadDone", "LacWritten: ok", "writer ended: NOT_ENOUGH_BOOKIES"):
         assert counts[what], what
 
 

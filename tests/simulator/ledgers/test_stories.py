@@ -11,11 +11,13 @@ from tests.simulator.ledgers import stories
 from zab.simulator.world.verdict import SafetyError
 
 STORIES = [story for name, story in vars(stories).items() if name[:1] == "s" and name[1:2].isdigit()]
+STORIES.append(stories.a_ledger_that_lost_too_many_disks_is_not_closed)
 
 Variant = Callable[[pytest.MonkeyPatch], None]
 VARIANTS: list[tuple[Variant, Callable[[], None], str]] = [
     (broken.read_without_a_fence, stories.s1_an_entry_gets_its_last_copy_while_it_is_read, "G1"),
     (broken.take_errors_for_absence, stories.s3_a_bookie_that_cannot_say_whether_it_has_an_entry, "G1"),
+    (broken.start_with_any_disk, stories.s4_a_bookie_whose_disk_was_replaced, "G1"),
     (broken.deny_before_the_fence_is_durable, stories.s5_bookies_lose_their_power_before_their_fences, "durability"),
     (broken.forget_fences, stories.s5_bookies_lose_their_power_before_their_fences, "durability"),
     (

@@ -11,12 +11,14 @@ Not here: what outlives the process (`cluster`).
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import attrs
 
+from zab.coordination.steps import Pause, Steps
 from zab.ledger.bookie.bookie import Bookie
 from zab.ledger.bookie.config import UUID_BYTES, BookieConfig, Identity
+from zab.ledger.bookie.cookie_check import LocalCookie, check_cookie, read_local_cookie, write_local_cookie
 from zab.ledger.bookie.entry_files import EntryFiles, numbers_in
 from zab.ledger.bookie.events import (
     AppendJournal,
@@ -37,12 +39,14 @@ from zab.ledger.bookie.opening import DamagedError, Opened, open_files
 from zab.ledger.bookie.segment import segment_path
 from zab.ledger.bookie.segments import Search, Segments
 from zab.ledger.entries.ids import NONE, BookieId
+from zab.ledger.metadata.cookies import Cookie
 from zab.ledger.metadata.service_info import ServiceInfo, bookie_endpoint, encode_service_info
 from zab.ledger.wire.codec import ServerRequest, decode_run, encode_answer
 from zab.ledger.wire.frames import FrameCutter
 from zab.ledger.wire.messages import AddEntry
 from zab.simulator.coordination.service import CoordinationService
 from zab.simulator.coordination.session import CoordinationSession
+from zab.simulator.coordination.znode_tree import ZnodeTree
 from zab.simulator.ledgers.bookie_judge import Before, BookieJudge
 from zab.simulator.ledgers.profile import Profile
 from zab.simulator.ledgers.wires import CLOSED, Talk
@@ -55,6 +59,7 @@ from zab.simulator.world.verdict import SafetyError
 
 INSTANCE: Final = "00000000-0000-4000-8000-000000000000"
 """The id of the root of all ledgers."""
+T = TypeVar("T")
 PORT: Final = 3181
 SPACE_US: Final = 1000
 """How long it takes to ask for the free space."""
@@ -73,10 +78,25 @@ class Conversation:
     count: int = 0
 
 
+def run_at_once(tree: ZnodeTree, steps: Steps[T]) -> T:
+    """Do these steps on the tree, before anything else happens, in a session of their own."""
+    session = tree.begin_session()
+    try:
+        operations = next(steps)
+        while True:
+            assert not isinstance(operations, Pause)
+            operations = steps.send(tuple(tree.apply(session, each) for each in operations))
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    finally:
+        tree.end_session(session)
+
+
 def open_bookie(
     machine: Machine, bookie_id: BookieId, profile: Profile, root: str, service: CoordinationService, judge: BookieJudge
 ) -> BookieProcess | None:
-    """Start a bookie from its disk; None: it cannot be read this time."""
+    """Start a bookie from its disk; None: it cannot be read this time. Raises CookieError: it must not start."""
     config = BookieConfig(
         flush_bytes=profile.segment_bytes,
         flush_ms=profile.flush_ms,
@@ -87,11 +107,18 @@ def open_bookie(
         space_check_ms=1_000,
         reserve_bytes=2 * profile.journal_bytes + 4 * profile.segment_bytes,
         collect_ms=profile.gc_ms,
+        compact_ms=3 * profile.gc_ms,
+        compact_daily_ms=30 * profile.gc_ms,
         open_bytes_max=profile.segment_bytes,
     )
-    identity = Identity(b"i" * UUID_BYTES, bookie_id.encode().ljust(UUID_BYTES))
     disk = machine.disk
+    uuid = bookie_id.encode().ljust(UUID_BYTES)
     try:
+        local = read_local_cookie(disk)
+        data = run_at_once(service.tree, check_cookie(root, Cookie(bookie_id, ("/",), ("/",), INSTANCE), local))
+        if local is None:
+            write_local_cookie(disk, LocalCookie(data, uuid))
+        identity = Identity(b"i" * UUID_BYTES, uuid)
         opened = open_files(disk, config, identity)
     except PowerLossError:
         disk.crash(machine.rng)
