@@ -113,8 +113,8 @@ def _compare(cookie: Cookie, local: LocalCookie, there: bytes) -> None:
 
 
 def _create(path: str, data: bytes) -> Steps[bytes]:
-    """Make the znode, and the directory of cookies, which a new root has not. A lost answer is decided by what is there:
-    it was not there before, so it is nobody else's."""
+    """Make the znode, and the directory of cookies, which a new root has not. A lost answer is decided by what is
+    there: it was not there before, so it is nobody else's."""
     was_lost = False
     while True:
         (created,) = yield (Create(path, data),)
