@@ -51,6 +51,7 @@ from zab.ledger.writer.events import (
     Cancel,
     Close,
     FragmentShort,
+    LedgerNotOpenError,
     NotAppended,
     Reason,
     Resolve,
@@ -67,7 +68,8 @@ _NO_FAULTS: Final = frozenset({Status.READ_ONLY, Status.NO_LEDGER, Status.NO_ENT
 
 
 class LedgerWriter:
-    """`versioned`: of an open ledger that nobody has written to. `budget`: shared by the writers of a process."""
+    """`versioned`: of an open ledger that nobody has written to. `budget`: shared by the writers of a process. Raises
+    LedgerNotOpenError."""
 
     def __init__(
         self,
@@ -79,7 +81,8 @@ class LedgerWriter:
         budget: SharedBudget | None = None,
     ) -> None:
         metadata = versioned.metadata
-        assert metadata.is_open, metadata
+        if not metadata.is_open:
+            raise LedgerNotOpenError(versioned.ledger, metadata.state)
         self.versioned = versioned
         self._root = root
         self._settings = settings or WriterSettings()

@@ -96,7 +96,7 @@ class ReaderProcess(LedgerClient):
                 self.judge.hears_end(following.ledger, last)
                 self.judge.is_whole(following.ledger, following.found)
             case ReadUnavailable() | MetadataUnreadable() | LedgerMissing():
-                if following.is_whole:
+                if following.is_whole and not self.judge.of(following.ledger).is_deleted:
                     self.follow(following.ledger, is_whole=True)
             case _:
                 self.judge.cannot_read(following.ledger, outcome)
