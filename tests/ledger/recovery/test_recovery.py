@@ -217,8 +217,8 @@ def test_reading_starts_at_the_last_fragment_at_the_earliest():
 
 
 def test_every_read_after_the_lac_phase_fences():
-    """S1, G7: b1 has answered the LAC phase before e0 was stored on b2, and the fence of b3 is lost. The reads of e0 fence
-    b3, so e0 gets no second acknowledgement after the verdict."""
+    """S1, G7: b1 has answered the LAC phase before e0 was stored on b2, and the fence of b3 is lost. The reads of e0
+    fence b3, so e0 gets no second acknowledgement after the verdict."""
     rig = recovering()
     rig.answer("b1")
     rig.store(OPEN, 0, "b2", lac=NONE)
