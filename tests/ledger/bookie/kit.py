@@ -41,6 +41,7 @@ SMALL = BookieConfig(
     watchers_max=3,
     open_bytes_max=4096,
     reserve_bytes=64 * 1024,
+    compact_small_bytes=0,
 )
 
 

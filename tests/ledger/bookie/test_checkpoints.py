@@ -9,7 +9,7 @@ from attrs import evolve
 
 from tests.ledger.bookie.kit import KEY, SMALL, Bench, add
 from zab.ledger.bookie.entry_files import EntryFiles
-from zab.ledger.bookie.events import PrepareJournal, SaveCheckpoint, SaveState, WriteSegment
+from zab.ledger.bookie.events import JobFailed, PrepareJournal, RemoveSegments, SaveCheckpoint, SaveState, WriteSegment
 from zab.ledger.wire.messages import ReadEntry
 from zab.ledger.wire.status import Status
 
@@ -166,6 +166,19 @@ def test_without_room_it_is_read_only_and_tries_again() -> None:
     assert len(bench.bookie.segments) == 1
     bench.crash()
     assert bench.answer(ReadEntry(1, 0)).status is Status.OK
+
+
+def test_each_job_that_found_no_room_is_tried_again() -> None:
+    """4.12: also the flush, when a removal that came after it found none either, as some file systems have it."""
+    bench = Bench()
+    bench.answer(add(1, 0))
+    bench.pass_ms(SMALL.flush_ms)
+    flush = bench.jobs.popleft()
+    removal = RemoveSegments((7,))
+    bench.step(JobFailed(flush, "full", True), JobFailed(removal, "full", True))
+    assert not bench.jobs
+    bench.pass_ms(SMALL.space_check_ms)
+    assert list(bench.jobs) == [flush, removal]
 
 
 def test_a_journal_that_cannot_be_prepared_makes_it_read_only() -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from struct import pack
+
 import pytest
 from attrs import evolve
 
-from tests.ledger.bookie.coordination import ROOT, MemberBench, create_ledgers, new_tree
+from tests.ledger.bookie.coordination import INSTANCE, ROOT, MemberBench, create_ledgers, new_tree
 from tests.ledger.bookie.kit import DIGEST, KEY, SMALL, Bench, add, envelope_of
 from zab.coordination.operations import Children, Create, Delete, Exists, Get, Operation, Result, Set, ZooKeeperError
+from zab.coordination.steps import BATCH_MAX, Pause
+from zab.ledger.bookie.collection import Candidates, find_candidates
 from zab.ledger.bookie.events import Collect, Compact, RemoveSegments
 from zab.ledger.bookie.segment import segment_path
 from zab.ledger.bookie.tombstones import Tombstones, runs_of
-from zab.ledger.entries.ids import NONE
+from zab.ledger.entries.ids import ID_MAX, NONE
 from zab.ledger.metadata.paths import LONG_FROM, ledger_path
 from zab.ledger.wire.messages import ReadEntry, ReadLac, WriteLac
 from zab.ledger.wire.status import Status
@@ -81,6 +86,21 @@ def test_tombstones_are_durable_before_a_ledger_is_dropped() -> None:
     assert bench.bookie.table.get(3) is None
 
 
+def test_no_add_of_a_deleted_ledger_is_taken_while_its_tombstone_is_on_its_way() -> None:
+    """S11: the next entry of a ledger in the write cache goes a shorter way, which looks at no tombstones."""
+    bench = bench_with()
+    delete(bench, 3)
+    bench.collect()
+    bench.now_ms += SMALL.collect_ms
+    bench.ask(add(3, 1))
+    while 3 not in bench.bookie.table.tombstones:
+        bench.step()
+    assert bench.bookie.table.get(3) is not None
+    assert bench.statuses(bench.ask(add(3, 2), add(3, 3, is_recovery=True))) == ["FENCED", "IO_ERROR"]
+    bench.settle()
+    assert bench.bookie.table.get(3) is None
+
+
 def test_long_polls_of_a_deleted_ledger_are_answered() -> None:
     bench = bench_with(watch_ms_max=1 << 40)
     delete(bench, 3)
@@ -134,6 +154,31 @@ def test_an_error_in_a_round_deletes_nothing_and_the_next_round_begins_again(
     assert bench.bookie.table.get(3) is not None
     bench.collect()
     assert bench.bookie.table.get(3) is None
+
+
+def test_many_ledgers_are_looked_for_in_parts() -> None:
+    """A million ledgers make no step of seconds. Before each part of the candidates there is a `sync`."""
+    tree = new_tree()
+    mine = [*range(25_000), *range(100_000, 600_000, 10_000), LONG_FROM - 1, LONG_FROM]
+    there = (7, 9_999, 10_000, 24_999, 100_000, LONG_FROM)
+    create_ledgers(tree, *there)
+    batches: list[Counter[str]] = []
+    steps = find_candidates(ROOT, INSTANCE, mine)
+    asked, session = next(steps), tree.begin_session()
+    found: object = None
+    while found is None:
+        assert not isinstance(asked, Pause)
+        batches.append(Counter(type(each).__name__ for each in asked))
+        results = tuple(tree.apply(session, each) for each in asked)
+        try:
+            asked = steps.send(results)
+        except StopIteration as end:
+            found = end.value
+    assert isinstance(found, Candidates)
+    assert found.ledgers == frozenset(mine) - frozenset(there)
+    assert max(batch["Children"] for batch in batches) <= 20
+    assert max(batch["Exists"] for batch in batches) <= BATCH_MAX
+    assert all(batch["Sync"] == 1 for batch in batches if batch["Exists"])
 
 
 def test_another_service_deletes_nothing() -> None:
@@ -206,6 +251,8 @@ def test_runs_of_tombstones() -> None:
     for each in range(1, 1000, 2):
         many.add_run(each, each)
     assert list(many) == [(0, 999)]
+    assert Tombstones([(1, 2), (1 << 62, ID_MAX)]).pack() == pack(">4q", 1, 2, 1 << 62, ID_MAX)
+    assert Tombstones().pack() == b""
 
 
 def with_dead_ledgers(dead: int, *, live: int = 1) -> MemberBench:
@@ -274,6 +321,46 @@ def test_of_two_copies_in_segments_that_become_one_the_newer_one_counts() -> Non
         bench.crash()
 
 
+def with_small_segments(count: int, **limits: int) -> Bench:
+    """So many segments, each with an entry of ledger 1 and one of a ledger of its own; entry 0 is in all of them."""
+    bench = Bench(evolve(SMALL, **limits))
+    for each in range(count):
+        bench.ask(add(1, 0, lac=-2 - each), add(1, each + 1), add(10 + each, 0))
+        bench.flush()
+    assert len(bench.bookie.segments) == count
+    return bench
+
+
+def test_small_segments_become_one() -> None:
+    """A bookie with little to do flushes one every ten seconds: within days there would be 100,000."""
+    bench = with_small_segments(8, compact_small_bytes=10_000)
+    bench.pass_ms(bench.config.compact_ms)
+    bench.settle()
+    assert len(bench.bookie.segments) == 1
+    for seed in range(2):
+        assert bench.answer(ReadEntry(1, 0)).envelope == envelope_of(1, 0, lac=-9), "the newest"
+        assert [bench.answer(ReadEntry(1, each + 1)).status for each in range(8)] == [Status.OK] * 8
+        assert [bench.answer(ReadEntry(10 + each, 0)).status for each in range(8)] == [Status.OK] * 8
+        bench.crash(seed)
+    number = bench.bookie.segments.newest_first[0].number
+    bench.pass_ms(bench.config.compact_ms)
+    bench.settle()
+    assert bench.bookie.segments.newest_first[0].number == number, "one alone is written again"
+
+
+@pytest.mark.parametrize("limits", [{"compact_segments_max": 3}, {"compact_rows_max": 6}, {"compact_bytes_max": 400}])
+def test_so_much_is_compacted_at_a_time(limits: dict[str, int]) -> None:
+    bench = with_small_segments(8, compact_small_bytes=10_000, **limits)
+    bench.pass_ms(bench.config.compact_ms)
+    groups = []
+    while not groups or bench.bookie.deadline_ms <= bench.now_ms or bench.jobs:
+        groups += [len(job.segments) for job in bench.jobs if isinstance(job, Compact)]
+        if not bench.work():
+            bench.step()
+    assert groups == [3, 3, 2]
+    assert len(bench.bookie.segments) == 3
+
+
 def test_a_suspect_segment_is_left_alone() -> None:
     bench = with_dead_ledgers(6)
     segment = bench.bookie.segments.newest_first[0]
@@ -310,6 +397,26 @@ def test_a_replaced_segment_that_is_still_there_is_removed_at_the_start() -> Non
     bench.crash()
     left = [path for path in bench.disk.image() if path.startswith("entries/")]
     assert len(left) < len(files)
+    assert bench.answer(ReadEntry(9, 1)).status is Status.OK
+
+
+@pytest.mark.parametrize("at", [20, -1])
+def test_what_a_damaged_segment_says_it_replaces_is_kept(at: int) -> None:
+    """4.11, 8: by a valid one. Header or footer is damaged."""
+    bench = with_dead_ledgers(6)
+    bench.pass_ms(bench.config.compact_ms)
+    while not any(isinstance(job, RemoveSegments) for job in bench.jobs):
+        bench.work()
+        bench.step()
+    files = [path for path in bench.disk.image() if path.startswith("entries/")]
+    path = segment_path(bench.bookie.segments.newest_first[0].number)
+    bench.disk.flip(path, 8 * (at % bench.disk.size(path)))
+    bench.restart()
+    assert [each for each in bench.disk.image() if each.startswith("entries/")][: len(files)] == files
+    assert bench.answer(ReadEntry(9, 1)).status is Status.OK
+    bench.pass_ms(bench.config.compact_ms)
+    bench.settle()
+    assert bench.failure is None
     assert bench.answer(ReadEntry(9, 1)).status is Status.OK
 
 

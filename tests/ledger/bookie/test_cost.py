@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections import Counter
 from types import FrameType
@@ -24,11 +25,15 @@ def calls_of(bench: Bench, *inputs: object) -> Counter[str]:
             calls[frame.f_code.co_name] += 1
 
     before = sys.getprofile()
+    # What others want to be told of collections of garbage is no part of a step.
+    gc.collect()
+    gc.disable()
     sys.setprofile(note)
     try:
         bench.bookie.step(bench.now_ms, inputs)  # type: ignore[arg-type]
     finally:
         sys.setprofile(before)
+        gc.enable()
     return calls
 
 

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from struct import pack
+from zlib import crc32
+
 import pytest
 from attrs import evolve
 
 from tests.ledger.bookie.kit import DIGEST, IDENTITY, KEY, SMALL, Bench, add, envelope_of
 from zab.ledger.bookie.config import Identity
+from zab.ledger.bookie.events import AppendJournal
 from zab.ledger.bookie.frames import journal_path
+from zab.ledger.bookie.ledgers import Ledger, LedgerTable
 from zab.ledger.bookie.opening import DamagedError, open_files
-from zab.ledger.bookie.segment import ForeignFileError, segment_path
+from zab.ledger.bookie.records import lac_record, tombstones_record
+from zab.ledger.bookie.segment import (
+    ForeignFileError,
+    Row,
+    Segment,
+    SegmentDamagedError,
+    parse_index,
+    segment_path,
+)
+from zab.ledger.bookie.segments import UnreadableError
+from zab.ledger.bookie.state import pack_state, read_state
 from zab.ledger.entries.ids import NONE
 from zab.ledger.wire.messages import ListEntries, ReadBatch, ReadEntry, ReadLac, WriteLac
 from zab.ledger.wire.status import Status
@@ -99,6 +115,14 @@ def test_a_file_that_another_one_follows_has_an_end() -> None:
         with pytest.raises(DamagedError):
             open_files(restored(without), bench.config, IDENTITY)
     assert open_files(restored(image), bench.config, IDENTITY).replayed == 8
+    # The power was lost with the first write of the last file, and the end of the one before it is damaged.
+    torn = image | {files[-1]: bytes(len(image[files[-1]]))}
+    replayed = open_files(restored(torn), bench.config, IDENTITY).replayed
+    damaged = bytearray(image[files[-2]])
+    damaged[len(damaged.rstrip(b"\0")) - 1] ^= 1
+    assert 0 < replayed < 8
+    with pytest.raises(DamagedError):
+        open_files(restored(torn | {files[-2]: bytes(damaged)}), bench.config, IDENTITY)
 
 
 def test_what_is_before_the_mark_is_not_needed() -> None:
@@ -282,8 +306,121 @@ def test_a_segment_without_its_map_hides_every_ledger_that_it_may_have() -> None
     assert bench.answer(ReadEntry(1, 4)).status is Status.OK
 
 
+def test_the_highest_entry_is_not_known_where_a_segment_may_hide_a_higher_one() -> None:
+    """4.6: damage never looks like absence; here of the entries above the highest one that can be read."""
+    bench = _with_segment()
+    bench.disk.flip(segment_path(1), 8 * (bench.disk.size(segment_path(1)) - 1))
+    bench.restart()
+    bench.answer(add(1, 0, is_recovery=True))
+    for _ in range(2):
+        assert bench.answer(ReadEntry(1, 0)).status is Status.OK
+        assert bench.answer(ReadEntry(1, NONE)).status is Status.IO_ERROR
+        assert bench.answer(ReadEntry(1, NONE, KEY, is_fencing=True)).status is Status.IO_ERROR
+        assert bench.answer(ReadLac(1)).status is Status.IO_ERROR
+        bench.flush()
+    bench.answer(add(5, 0))
+    assert bench.answer(ReadEntry(5, NONE)).status is Status.OK, "it is newer than the damage"
+
+
 def test_reads_that_the_disk_refuses() -> None:
     bench = _with_segment()
     bench.disk.fail_reads(segment_path(1))
     assert bench.answer(ReadEntry(1, 0)).status is Status.IO_ERROR
     assert bench.answer(ReadBatch(1, 0, 0, 1000)).status is Status.IO_ERROR
+    assert bench.answer(ReadEntry(2, 1)).status is Status.IO_ERROR, "it looks like absence"
+    assert len(bench.reports) == 1
+    bench.disk.fail_reads(segment_path(1), None)
+    assert bench.answer(ReadEntry(1, 0)).status is Status.OK
+    assert bench.answer(ReadEntry(2, 1)).status is Status.NO_ENTRY, "a descriptor was lacking for a moment"
+
+
+def _row(segment: Segment, **changes: int) -> Row:
+    found = segment.row(2)
+    assert found is not None
+    return evolve(found, **changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"count": 0},
+        {"count": 0, "kind": 0, "last": -1},
+        {"count": 1},
+        {"count": 3},
+        {"kind": 0},
+        {"kind": 0, "first": -(1 << 63), "last": (1 << 63) - 1},
+        {"kind": 2},
+        {"first": 1},
+        {"last": 3},
+        {"size": 1},
+        {"offset": 1 << 40},
+    ],
+)
+def test_an_index_whose_checksum_is_right_and_that_contradicts_the_ledger_map(changes: dict[str, int]) -> None:
+    """It was written wrong, or for that: an I/O error, and no other exception, nor an entry that is not here."""
+    bench = _with_segment()
+    segment = bench.bookie.segments.newest_first[0]
+    row = segment.row(2)
+    assert row is not None
+    data = bench.disk.image()[segment_path(1)]
+    wrong = _row(segment, **changes)
+    block = data[row.index_offset : row.index_offset + wrong.index_bytes]
+    with pytest.raises(SegmentDamagedError):
+        parse_index(evolve(wrong, index_crc=crc32(block)), block, segment.size)
+
+
+def test_an_index_that_has_a_record_without_a_header() -> None:
+    row = Row(1, 0, 0, 1, 0, 64, 8, 72, 0)
+    block = (8).to_bytes(4) + crc32(bytes(8)).to_bytes(4)
+    with pytest.raises(SegmentDamagedError):
+        parse_index(evolve(row, index_crc=crc32(block)), block, 1000)
+
+
+def test_bytes_that_are_not_in_the_segment_are_not_read() -> None:
+    """The offsets and sizes of a ledger map are believed only within the file."""
+    bench = _with_segment()
+    segment = bench.bookie.segments.newest_first[0]
+    wrong = _row(segment, kind=1, count=1 << 31)
+    with pytest.raises(UnreadableError):
+        next(bench.bookie.segments._index(segment, wrong))
+    assert segment.is_suspect
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        lac_record(1, KEY, b"short"),
+        tombstones_record(5, 4),
+        tombstones_record(-1, 4),
+        b"\x01\x00\x00\x00\x01\x00\x00\x00\x05short",
+        b"\x63",
+    ],
+)
+def test_records_whose_checksum_is_right_and_that_say_nothing_possible(record: bytes) -> None:
+    bench = Bench()
+    bench.journal_files.perform([AppendJournal(1, [record])])
+    with pytest.raises(DamagedError):
+        bench.restart()
+
+
+def test_a_state_whose_checksum_is_right_and_that_says_nothing_possible() -> None:
+    short = pack(">q20sBqB", 1, KEY, 0, -1, 5) + b"short"
+    assert read_state(pack_state(IDENTITY, 3, [short], 1, b""), 3, IDENTITY) is None
+    assert read_state(pack_state(IDENTITY, 3, [], 0, pack(">qq", 5, 4)), 3, IDENTITY) is None
+    assert read_state(pack_state(IDENTITY, 3, [], 0, pack(">qq", 4, 5)), 3, IDENTITY) is not None
+
+
+def test_a_run_of_tombstones_does_not_look_at_every_ledger() -> None:
+    """A replay may have a thousand runs, and the table a million ledgers."""
+
+    class Unwalked(dict[int, Ledger]):
+        def __iter__(self) -> Iterator[int]:
+            raise AssertionError("each ledger is looked at")
+
+    table = LedgerTable()
+    for ledger in range(0, 100, 2):
+        table.create(ledger, KEY)
+    assert table.within(10, 1 << 62) == list(range(10, 100, 2))
+    table.by_id = Unwalked(table.by_id)
+    assert table.within(10, 14) == [10, 12, 14]
+    assert table.within(11, 11) == []

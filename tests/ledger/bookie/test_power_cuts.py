@@ -16,14 +16,23 @@ from zab.ledger.wire.messages import Added, AddEntry, EntryRead, LacWritten, Rea
 from zab.ledger.wire.status import Status
 from zab.simulator.world.disk import FaultyDisk, PowerLossError
 
-CONFIG = evolve(SMALL, journal_file_bytes=2048, flush_bytes=4096, open_bytes_max=1024)
+CONFIG = evolve(
+    SMALL,
+    journal_file_bytes=2048,
+    flush_bytes=4096,
+    open_bytes_max=1024,
+    compact_ms=SMALL.flush_ms,
+    compact_small_bytes=1 << 20,
+    compact_segments_max=3,
+)
 LEDGERS = st.integers(0, 3)
 ENTRIES = st.integers(0, 7)
 
 
 class BookieUnderPowerCuts(RuleBasedStateMachine):
     """Whatever the order of its threads, and wherever the power is lost: an add that was answered OK is here with bytes
-    that were asked for; after NO_ENTRY to a fencing read no ordinary add of that entry is ever taken; marks rise."""
+    that were asked for, unless its ledger is deleted; after NO_ENTRY to a fencing read no ordinary add of that entry is
+    ever taken, nor any of a deleted ledger; marks rise. Segments are compacted all the time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,6 +44,8 @@ class BookieUnderPowerCuts(RuleBasedStateMachine):
         self.denied: set[tuple[int, int]] = set()
         self.fenced: set[int] = set()
         self.lacs: dict[int, int] = {}
+        self.deleted: dict[int, int] = {}
+        """The last request before the deletion, since the last start."""
         self.mark = (0, 0)
         self.cuts = 0
 
@@ -50,6 +61,7 @@ class BookieUnderPowerCuts(RuleBasedStateMachine):
             where = (answer.ledger, getattr(answer, "entry", NONE))
             match answer, request:
                 case Added(Status.OK), AddEntry(is_recovery=is_recovery):
+                    assert number <= self.deleted.get(answer.ledger, number), f"{where} is taken, and was deleted"
                     self.acknowledged.add(where)
                     assert is_recovery or where not in self.denied, f"{where} was denied, and is taken"
                 case EntryRead(Status.NO_ENTRY), ReadEntry(is_fencing=True):
@@ -74,6 +86,7 @@ class BookieUnderPowerCuts(RuleBasedStateMachine):
         self.cuts += 1
         rng = Random(seed)
         self.seen = 0
+        self.deleted.clear()
         while True:
             self.bench.disk.crash(rng)
             if rng.random() < 0.3:
@@ -132,9 +145,17 @@ class BookieUnderPowerCuts(RuleBasedStateMachine):
     def power_cut_later(self, after: int) -> None:
         self.bench.disk.crash_after(after)
 
+    @rule(ledger=LEDGERS)
+    def deletes(self, ledger: int) -> None:
+        if self.bench.bookie.table.get(ledger) is not None and ledger not in self.deleted:
+            self.bench.bookie._delete([ledger])
+            self.deleted[ledger] = self.bench.numbers
+            self.bench.step()
+
     @rule()
     def kill(self) -> None:
         self.seen = 0
+        self.deleted.clear()
         self.bench.restart()
 
     @invariant()
@@ -147,6 +168,10 @@ class BookieUnderPowerCuts(RuleBasedStateMachine):
         self.bench.disk.crash_after(None)
         self.come_back(7)
         bench = self.bench
+        gone = {ledger for ledger in range(4) if ledger in bench.bookie.table.tombstones}
+        for ledger in gone:
+            assert bench.answer(ReadEntry(ledger, NONE)).status is Status.NO_LEDGER
+        self.acknowledged = {where for where in self.acknowledged if where[0] not in gone}
         for ledger, entry in sorted(self.acknowledged):
             answer = bench.answer(ReadEntry(ledger, entry))
             assert answer.status is Status.OK, f"entry {entry} of ledger {ledger} is lost: {answer.status}"
@@ -154,6 +179,8 @@ class BookieUnderPowerCuts(RuleBasedStateMachine):
         for ledger in sorted(self.fenced):
             assert bench.answer(add(ledger, 100)).status is Status.FENCED
         for ledger, lac in self.lacs.items():
+            if ledger in gone:
+                continue
             assert bench.answer(ReadLac(ledger)).packet >= DIGEST.pack_lac(ledger, lac)[:16]
 
 

@@ -86,6 +86,24 @@ def test_the_limits_of_the_bookie_for_batches() -> None:
     assert len(bench.answer(ReadBatch(1, 0, 0, 1 << 40)).envelopes) == 3
 
 
+@pytest.mark.parametrize("is_flushed", [False, True])
+def test_a_step_begins_few_batches_and_lists_and_few_gather_at_a_time(is_flushed: bool) -> None:
+    """A request of 44 bytes may have an answer of 5 MiB: thousands of them hold up no step, and fill no memory."""
+    bench = Bench(evolve(SMALL, long_reads_max=3, long_reads_per_step=2))
+    bench.ask(*(add(1, entry) for entry in range(9)))
+    if is_flushed:
+        bench.flush()
+    bench.store()
+    numbers = bench.ask(*(ReadBatch(1, 0, 0, 1 << 20) for _ in range(4)), ListEntries(1), ListEntries(1))
+    fence = bench.ask(ReadBatch(1, 2, 0, 1 << 20, KEY, is_fencing=True))
+    at_once = sum(number in bench.answers for number in numbers)
+    assert at_once == (0 if is_flushed else 3), "two in the first step, and one after the fence in the second"
+    assert len(bench.reads) == (3 if is_flushed else 0)
+    assert (bench.bookie.deadline_ms == 0) is not is_flushed
+    bench.settle()
+    assert bench.statuses([*numbers, *fence]) == ["OK"] * 7
+
+
 def test_the_list_of_entries(bench: Bench) -> None:
     assert bench.answer(ListEntries(1)).runs == ((0, 9),)
     assert bench.answer(ListEntries(2)).runs == ((3, 3), (5, 6))

@@ -41,6 +41,13 @@ def test_the_first_start_makes_the_znode_and_a_later_one_compares() -> None:
     assert run(check_cookie(ROOT, COOKIE, local), tree, session) == data
 
 
+def test_the_first_bookie_of_a_new_root_makes_the_directory_of_cookies() -> None:
+    tree = new_tree()
+    session = tree.begin_session()
+    assert tree.apply(session, Delete(f"{ROOT}/cookies")).ok
+    assert run(check_cookie(ROOT, COOKIE, None), tree, session) == tree.data(PATH)
+
+
 def test_a_lost_disk_is_refused() -> None:
     """S4: it would say that it does not have what it has acknowledged."""
     tree = new_tree()

@@ -137,6 +137,11 @@ FORBIDDEN = {
         with_fragments(RECOVERING, TWO[0], (11, (A, D, C))).closed_at(19, 190),
         "began at 10, after recovery at 11",
     ),
+    "recovery loses the ensemble of entries": (
+        RECOVERING,
+        with_fragments(RECOVERING, TWO[0]).closed_at(10, 100),
+        "ends at 10, in a last fragment that is gone",
+    ),
     "recovery truncates an older fragment": (
         RECOVERING,
         with_fragments(RECOVERING, TWO[0]).closed_at(8, 80),

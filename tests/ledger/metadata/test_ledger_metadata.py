@@ -5,12 +5,14 @@ from typing import Any
 import pytest
 
 from tests.ledger.metadata.ledgers import A, B, C, D, E, ledger
+from zab.ledger.entries.ids import ID_MAX, BookieId
 from zab.ledger.metadata.ledger_metadata import (
     Fragment,
     InvalidMetadataError,
     LedgerState,
     VersionedMetadata,
 )
+from zab.ledger.quorums.write_sets import ENSEMBLE_SIZE_MAX
 
 CLOSED = LedgerState.CLOSED
 THREE = ((0, (A, B, C)), (10, (A, D, C)), (15, (A, D, E)))
@@ -84,6 +86,9 @@ def test_states() -> None:
         ({"state": CLOSED, "last": -2}, "the end -2 before the last fragment"),
         ({"state": CLOSED, "last": 3, "length": -1}, "-1 bytes up to entry 3"),
         ({"state": CLOSED, "last": -1, "length": 1}, "1 bytes up to entry -1"),
+        ({"fragments": ((0, (A, B, C)), (ID_MAX + 1, (A, B, D)))}, "a fragment begins at entry 9223372036854775808"),
+        ({"state": CLOSED, "last": ID_MAX + 1, "length": 1}, "1 bytes up to entry 9223372036854775808"),
+        ({"state": CLOSED, "last": 3, "length": ID_MAX + 1}, "9223372036854775808 bytes up to entry 3"),
         ({"format_version": 0}, "format version 0"),
         ({"format_version": 4}, "format version 4"),
     ],
@@ -91,6 +96,15 @@ def test_states() -> None:
 def test_what_breaks_an_invariant_cannot_be_made(broken: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidMetadataError, match=words):
         ledger(**broken)
+
+
+def test_the_size_of_an_ensemble_is_limited() -> None:
+    """A znode has room for hundreds of thousands of names, whose write sets would have 10^10 members."""
+    names = tuple(BookieId(f"b{number}") for number in range(ENSEMBLE_SIZE_MAX + 1))
+    largest = ledger(ensemble_size=ENSEMBLE_SIZE_MAX, fragments=((0, names[:-1]),))
+    assert len(largest.last_fragment.ensemble) == ENSEMBLE_SIZE_MAX
+    with pytest.raises(InvalidMetadataError, match=f"an ensemble of {ENSEMBLE_SIZE_MAX + 1} bookies"):
+        ledger(ensemble_size=ENSEMBLE_SIZE_MAX + 1, fragments=((0, names),))
 
 
 def test_an_empty_last_fragment_may_stay_in_a_closed_ledger() -> None:

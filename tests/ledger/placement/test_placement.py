@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 from zab.ledger.entries.ids import BookieId
 from zab.ledger.placement.nodes import BookieNode
 from zab.ledger.placement.placement import (
-    ENSEMBLE_SIZE_MAX,
     Adherence,
     NotEnoughBookiesError,
     Placement,
     PlacementSettings,
 )
 from zab.ledger.placement.racks import STEPS_MAX, _Search, broken_windows, find_ensemble
-from zab.ledger.quorums.write_sets import write_sets
+from zab.ledger.quorums.write_sets import ENSEMBLE_SIZE_MAX, write_sets
 
 
 def nodes(racks: str, free: int | None = None) -> list[BookieNode]:

@@ -17,6 +17,7 @@ from zab.ledger.reader.events import (
     LacUnknown,
     LearnLac,
     LedgerMissing,
+    MetadataUnreadable,
     NotConfirmed,
     ReadDone,
     ReaderSettings,
@@ -266,19 +267,6 @@ def test_any_error_counts_more_than_not_found(status):
     assert rig.outcomes == {"t": ReadUnavailable(0, {"b1": status, "b2": Status.NO_ENTRY})}
 
 
-def test_without_metadata_the_last_look_ends_at_some_time():
-    rig = reading()
-    for bookie in rig.bookies.values():
-        del bookie.entries[3]
-    rig.is_coordination_held = True
-    rig.step(ReadRange("t", 3, 3))
-    rig.run()
-    assert not rig.outcomes
-    assert rig.core.deadline_ms == SETTINGS.patience_ms
-    rig.pass_ms(SETTINGS.patience_ms)
-    assert rig.outcomes == {"t": EntryLost(3)}
-
-
 def test_a_batch_that_begins_with_a_missing_entry_says_nothing_about_the_others():
     rig = reading(settings=ReaderSettings(entry_bytes=100))
     del rig.bookies["b1"].entries[0]
@@ -288,6 +276,22 @@ def test_a_batch_that_begins_with_a_missing_entry_says_nothing_about_the_others(
     assert again == {1: "b1"}
     rig.run()
     assert delivered(rig) == list(range(10))
+
+
+def test_a_bookie_that_lacks_one_entry_after_the_other_is_asked_after_the_others():
+    """Each of its answers is about one entry: a range would be read one by one."""
+    metadata = ledger((0, "b1 b2 b3"), state=LedgerState.CLOSED, last=99, length=1000)
+    rig = reading(metadata, entries=100, settings=ReaderSettings(entry_bytes=100))
+    rig.bookies["b1"].entries.clear()
+    rig.step(ReadRange("t", 0, 99))
+    asked_of = []
+    while rig.sent:
+        bookie, request = rig.sent.popleft()
+        asked_of.append(bookie)
+        rig.step(Answered(bookie, request, rig.bookies[bookie].answer(request)))
+    assert delivered(rig) == list(range(100))
+    assert asked_of.count("b1") == 3
+    assert len(asked_of) < 10
 
 
 def test_bookies_are_asked_in_the_order_of_their_health():
@@ -437,6 +441,18 @@ def test_a_record_whose_lac_is_not_before_it_proves_none():
     assert rig.core.lac == NONE
 
 
+def test_a_bookie_whose_last_entry_is_a_copy_that_repair_made_has_answered():
+    """BookKeeper's repair makes entries again with the LAC that it knew, which comes after them."""
+    metadata = ledger((0, "b1 b2 b4"), (10, "b1 b2 b3"))
+    rig = reading(metadata, entries=0)
+    rig.store(metadata, 5, "b1", lac=40)
+    rig.store(metadata, 12, "b2", lac=11)
+    learning(rig)
+    rig.answer("b1", of=ReadLac)
+    rig.answer("b2", of=ReadLac)
+    assert rig.outcomes == {"l": LacLearnt(11)}
+
+
 def test_the_beginning_of_the_last_fragment_proves_what_is_before_it():
     metadata = ledger((0, "b1 b2 b3"), (6, "b1 b2 b4"))
     rig = reading(metadata, entries=6)
@@ -499,6 +515,16 @@ def test_a_tail_delivers_what_is_proved_and_waits_for_more():
     assert delivered(rig) == [0]
     bookie, request = polling(rig)
     assert (bookie, request.previous_lac) == ("b2", 0)
+
+
+def test_the_first_entry_is_a_hint_as_well():
+    """A bookie that has heard of LAC 0 and does not have the entry."""
+    rig = reading(OPEN, entries=0)
+    rig.step(Tail("t", 0))
+    _, request = polling(rig)
+    rig.sent.clear()
+    rig.step(Answered("b1", request, EntryRead(Status.OK, LEDGER, NONE, max_lac=0)))
+    assert [(bookie, type(each)) for bookie, each in rig.sent] == [("b1", ReadLac)]
 
 
 def test_what_a_bookie_says_without_a_digest_is_only_a_hint():
@@ -616,6 +642,46 @@ def test_a_ledger_that_is_gone_ends_everything():
     assert rig.outcomes == {"t": LedgerMissing(), "l": LedgerMissing()}
     rig.step(ReadRange("u", 0, 0))
     assert rig.outcomes["u"] == LedgerMissing()
+
+
+def test_a_ledger_that_is_gone_leaves_nothing_to_wait_for():
+    """Else what was under way would be due for ever."""
+    rig = reading()
+    rig.step(ReadRange("t", 0, 9))
+    rig.znodes.remove()
+    fire(rig)
+    assert rig.outcomes == {"t": LedgerMissing()}
+    assert rig.core.deadline_ms is None
+
+
+def test_questions_do_not_wait_for_the_metadata_for_ever():
+    rig = reading()
+    core = Reader(ROOT, LEDGER)
+    assert core.step(5, (ReadRange("t", 0, 0), LearnLac("l"))) == []
+    assert core.deadline_ms == 5 + SETTINGS.patience_ms
+    (first, second) = core.step(core.deadline_ms, ())
+    assert [(each.token, type(each.outcome)) for each in (first, second)] == [
+        ("t", MetadataUnreadable),
+        ("l", MetadataUnreadable),
+    ]
+    assert core.deadline_ms is None
+    rig.core = core
+    rig.step(BookiesKnown(tuple(BookieNode(name) for name in rig.bookies)), Connected(1), ReadRange("u", 0, 0))
+    rig.run()
+    assert rig.outcomes == {"u": ReadDone(0)}
+
+
+def test_an_entry_is_not_called_lost_while_the_metadata_may_be_old():
+    """Repair may have moved it away from all the bookies that this reader knows."""
+    rig = reading()
+    for bookie in rig.bookies.values():
+        del bookie.entries[3]
+    rig.is_coordination_held = True
+    rig.step(ReadRange("t", 3, 3))
+    rig.run()
+    assert rig.core.deadline_ms == SETTINGS.patience_ms
+    rig.pass_ms(SETTINGS.patience_ms)
+    assert rig.outcomes == {"t": ReadUnavailable(3, dict.fromkeys(("b1", "b2", "b3"), Status.NO_ENTRY))}
 
 
 def test_another_password_asks_no_bookie():

@@ -6,7 +6,8 @@ import pytest
 
 from tests.ledger.memory import LEDGER, ROOT, Rig, envelope, ledger
 from zab.coordination.driver import Connected, Expired, Suspended
-from zab.ledger.entries.ids import NONE
+from zab.ledger.entries.digests import DigestType
+from zab.ledger.entries.ids import ID_MAX, NONE
 from zab.ledger.metadata.ledger_metadata import Fragment, LedgerState
 from zab.ledger.placement.placement import Placement
 from zab.ledger.recovery.events import (
@@ -161,12 +162,32 @@ def test_a_record_with_a_wrong_digest_proves_nothing():
     assert min(each.entry for _, each in rig.sent if each.entry != NONE) == 0
 
 
-def test_a_record_whose_lac_is_not_before_it_proves_nothing():
-    """Without a digest (DUMMY), damage may look like this."""
-    rig = recovering()
-    rig.store(OPEN, 7, "b1", lac=7)
-    rig.answer("b1")
-    rig.answer("b2")
+REPAIRED = ledger((0, "b1 b2 b4"), (10, "b1 b2 b3"))
+"""Entries before 10 may be copies of BookKeeper's repair: those have the LAC that it knew, which comes after them."""
+
+
+def test_a_lac_that_is_not_before_its_entry_proves_nothing_but_the_bookie_has_answered():
+    """Else a recovery never ends while one of the other bookies is away."""
+    rig = recovering(REPAIRED)
+    rig.store(REPAIRED, 5, "b1", lac=12)
+    rig.answer("b1", entry=NONE)
+    rig.answer("b2", entry=NONE)
+    assert min(each.entry for _, each in rig.sent if each.entry != NONE) == 10
+
+
+def test_the_length_is_read_from_a_copy_that_repair_made():
+    rig = recovering(REPAIRED)
+    rig.store(REPAIRED, 9, "b1 b2 b4", lac=12)
+    rig.run()
+    assert end_of(rig) == (9, 100)
+
+
+def test_without_a_digest_such_a_lac_is_damage():
+    metadata = ledger((0, "b1 b2 b3"), digest_type=DigestType.DUMMY)
+    rig = recovering(metadata)
+    rig.store(metadata, 7, "b1", lac=7)
+    rig.answer("b1", entry=NONE)
+    rig.answer("b2", entry=NONE)
     assert {each.entry for _, each in rig.sent} == {NONE}
 
 
@@ -196,8 +217,8 @@ def test_reading_starts_at_the_last_fragment_at_the_earliest():
 
 
 def test_every_read_after_the_lac_phase_fences():
-    """S1: b1 has answered the LAC phase before e0 was stored on b2, and the fence of b3 is lost. The reads of e0 fence
-    b3, so e0 gets no second acknowledgement after the verdict."""
+    """S1, G7: b1 has answered the LAC phase before e0 was stored on b2, and the fence of b3 is lost. The reads of e0
+    fence b3, so e0 gets no second acknowledgement after the verdict."""
     rig = recovering()
     rig.answer("b1")
     rig.store(OPEN, 0, "b2", lac=NONE)
@@ -307,6 +328,15 @@ def test_what_is_not_confirmed_counts_in_the_window():
     rig.answer("b1", entry=0, of=AddEntry)
     rig.answer("b2", entry=0, of=AddEntry)
     assert max(each.entry for _, each in rig.sent) == 4
+
+
+def test_no_entry_is_asked_for_that_has_no_id():
+    """The ids of a hostile writer: no request can name one above the largest."""
+    metadata = ledger((0, "b1 b2 b3"), (ID_MAX - 1, "b1 b2 b3"))
+    rig = recovering(metadata)
+    rig.answer("b1", entry=NONE)
+    rig.answer("b2", entry=NONE)
+    assert {each.entry for _, each in rig.sent} == {NONE, ID_MAX - 1, ID_MAX}
 
 
 def test_striped_entries_are_asked_of_their_write_sets():
@@ -452,6 +482,21 @@ def test_a_bookie_that_is_too_busy_for_an_add_is_asked_again_and_then_replaced()
         rig.pass_ms(SETTINGS.retry_ms)
     rig.answer("b3", Status.TOO_MANY_REQUESTS, entry=0, of=AddEntry)
     assert any(bookie == "b4" for bookie, _ in rig.sent)
+
+
+def test_what_a_replaced_bookie_owes_is_never_waited_for():
+    """A recovery that goes on for long after it was due would step all the time."""
+    rig = with_entries(3, spare="b4", settings=RecoverySettings(window_entries=2))
+    two_heard(rig)
+    rig.answer("b1", entry=0, of=ReadEntry)
+    rig.answer("b1", entry=1, of=ReadEntry)
+    rig.answer("b3", Status.IO_ERROR, entry=0, of=AddEntry)
+    for bookie in ("b1", "b2", "b4"):
+        for entry in (0, 1):
+            rig.answer(bookie, entry=entry, of=AddEntry)
+    rig.pass_ms(SETTINGS.request_timeout_ms)
+    assert not rig.outcomes
+    assert rig.core.deadline_ms > rig.now
 
 
 # ------------------------------------------------------------------------------------------------------------ R5: close

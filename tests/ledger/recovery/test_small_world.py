@@ -17,7 +17,7 @@ def test_no_order_of_events_breaks_a_promise():
 def test_a_recovery_that_reads_without_a_fence_loses_an_acknowledged_entry():
     """S1."""
     explored = explore(World(reads_fence=False, losses=0))
-    assert explored.broken.startswith("G1")
+    assert explored.broken.startswith("G1:")
     assert len(explored.steps) == 12
 
 
@@ -25,19 +25,19 @@ def test_a_recovery_that_reads_without_a_fence_loses_an_acknowledged_entry():
 def test_a_negative_answer_before_the_fence_is_durable_loses_an_acknowledged_entry():
     """S5."""
     explored = explore(World(negatives_wait=False))
-    assert explored.broken.startswith("G1")
+    assert explored.broken.startswith("G1:")
     assert "loses power" in " ".join(explored.steps)
 
 
 @pytest.mark.slow
 def test_an_entry_that_is_not_written_back_has_too_few_copies():
     """S20."""
-    assert explore(World(writes_back=False)).broken.startswith("G6")
+    assert explore(World(writes_back=False)).broken.startswith("G6:")
 
 
 @pytest.mark.slow
 def test_one_negative_answer_alone_loses_an_acknowledged_entry():
-    assert explore(World(proofs_needed=1)).broken.startswith("G1")
+    assert explore(World(proofs_needed=1)).broken.startswith("G1:")
 
 
 @pytest.mark.slow

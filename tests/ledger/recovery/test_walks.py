@@ -43,7 +43,7 @@ def test_walks_notice_entries_that_are_not_written_back(monkeypatch):
         return confirmed
 
     monkeypatch.setattr(WriteBack, "confirm", confirm)
-    assert first_broken(range(200)).startswith("G6")
+    assert first_broken(range(200)).startswith("G6:")
 
 
 @pytest.mark.slow
@@ -57,4 +57,4 @@ def test_walks_notice_errors_that_count_as_negatives(monkeypatch):
         right(self, bookie, answer, now_ms)
 
     monkeypatch.setattr(EntryRead, "on_answer", on_answer)
-    assert first_broken(range(400)).startswith("G")
+    assert first_broken(range(400)).startswith("G1:")

@@ -24,6 +24,8 @@ from zab.ledger.metadata.paths import ledger_path
 from zab.ledger.metadata.serialized import decode_metadata, encode_metadata
 from zab.ledger.store.ledgers import (
     Changed,
+    Created,
+    CreatedAndRecovered,
     Deleted,
     Lost,
     Refused,
@@ -61,8 +63,9 @@ def put(zk: Coordination, ledger_id: int, metadata: Any = NEW) -> str:
 
 def created(zk: Coordination) -> VersionedMetadata:
     found = zk.run(create_ledger(ROOT, NEW))
+    assert isinstance(found, Created)
     zk.asked.clear()
-    return found
+    return found.versioned
 
 
 # ---------------------------------------------------------------------------------------------------------------- reads
@@ -110,10 +113,37 @@ def test_a_ledger_is_created_with_the_next_id_and_its_directories(zk: Coordinati
 def test_a_create_whose_answer_is_lost_makes_one_ledger(zk: Coordination, fates: list[str]) -> None:
     """Whichever answer is lost: the token decides what was this create's own."""
     zk.lost.extend(fates)
-    made = zk.run(create_ledger(ROOT, NEW))
+    outcome = zk.run(create_ledger(ROOT, NEW))
+    assert isinstance(outcome, Created)
+    made = outcome.versioned
     found = [path for path in zk.tree.znodes if "/L" in path and path != "/ledgers/LAYOUT"]
     assert found == [ledger_path(ROOT, made.ledger)]
     assert zk.run(read_ledger(ROOT, made.ledger)) == made
+
+
+@pytest.mark.parametrize("recovered", [NEW.recovering(), NEW.recovering().closed_at(-1, 0)])
+def test_a_create_that_somebody_has_recovered_before_its_answer_came_says_so(zk: Coordination, recovered: Any) -> None:
+    """The answer was lost, and a recoverer was faster: the ledger is this create's, and cannot be written."""
+
+    def recover(operation: Operation) -> None:
+        path = ledger_path(ROOT, 0)
+        if operation == Sync(path):
+            zk.tree.apply(zk.session, Set(path, encode_metadata(recovered)))
+
+    zk.before = recover
+    zk.lost.extend(["answered"] * (creating_at() - 1) + ["done"])
+    assert zk.run(create_ledger(ROOT, NEW)) == CreatedAndRecovered(VersionedMetadata(0, recovered, 1))
+    assert zk.run(read_ledger(ROOT, 1)) is None, "there is no second one"
+
+
+def creating_at() -> int:
+    """Which operation of a create makes the znode of the ledger."""
+    zk = Coordination()
+    for path in (ROOT, f"{ROOT}/idgen", f"{ROOT}/available"):
+        zk.apply(Create(path))
+    zk.asked.clear()
+    zk.run(create_ledger(ROOT, NEW))
+    return len(zk.asked) - zk.asked[::-1].index(Create(ledger_path(ROOT, 0), encode_metadata(NEW)))
 
 
 @pytest.mark.parametrize("token", [8, 0, None])
@@ -127,6 +157,12 @@ def test_an_id_that_is_taken_is_left_to_its_owner(zk: Coordination, token: int |
 
 def test_an_older_format_with_the_same_token_is_somebody_elses(zk: Coordination) -> None:
     put(zk, 0, evolve(NEW, format_version=2))
+    assert created(zk).ledger == 1
+
+
+def test_an_id_that_is_taken_by_something_unreadable_is_left_to_it(zk: Coordination) -> None:
+    """A later format, or damage."""
+    put(zk, 0, b"BookieMetadataFormatVersion\t4\n")
     assert created(zk).ledger == 1
 
 
@@ -158,7 +194,11 @@ def test_directories_that_always_vanish_are_given_up(zk: Coordination) -> None:
 
 
 @pytest.mark.parametrize(
-    "first", [evolve(NEW, token=None), NEW.recovering(), NEW.closed_at(-1, 0), evolve(NEW, format_version=2)]
+    "first",
+    [
+        *(evolve(NEW, token=None), evolve(NEW, token=0), NEW.recovering(), NEW.closed_at(-1, 0)),
+        evolve(NEW, format_version=2),
+    ],
 )
 def test_what_a_ledger_does_not_begin_with(zk: Coordination, first: Any) -> None:
     with pytest.raises(ForbiddenChangeError):

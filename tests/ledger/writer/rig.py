@@ -13,7 +13,7 @@ from zab.ledger.metadata.ledger_metadata import Fragment, LedgerMetadata, Versio
 from zab.ledger.placement.nodes import BookieNode
 from zab.ledger.placement.placement import Placement
 from zab.ledger.store.events import Answered, BookiesKnown, Completed, Send
-from zab.ledger.store.ledgers import Changed, change_ledger, create_ledger, read_ledger
+from zab.ledger.store.ledgers import Changed, Created, change_ledger, create_ledger, read_ledger
 from zab.ledger.wire.messages import Added, AddEntry, WriteLac
 from zab.ledger.wire.status import Status
 from zab.ledger.writer.admission import SharedBudget
@@ -52,7 +52,9 @@ class Rig:
             token=7,
             password=password,
         )
-        created = self.coordination.run(create_ledger(ROOT, metadata))
+        outcome = self.coordination.run(create_ledger(ROOT, metadata))
+        assert isinstance(outcome, Created)
+        created = outcome.versioned
         self.ledger = created.ledger
         self.placement = Placement(Random(1))
         self.digest = Digest(metadata.digest_type, metadata.password)

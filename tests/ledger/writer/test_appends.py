@@ -3,7 +3,7 @@
 import pytest
 
 from tests.ledger.writer.rig import B0, B1, B2, B3, Rig
-from zab.ledger.store.events import Answered
+from zab.ledger.store.events import Answered, BookieLost
 from zab.ledger.wire.messages import Added, AddEntry, WriteLac
 from zab.ledger.wire.status import Status
 from zab.ledger.writer.admission import SharedBudget
@@ -177,6 +177,22 @@ def test_a_broken_connection_is_given_a_while_to_come_back() -> None:
     rig.answer(B1, 0, status=Status.UNREACHABLE)
     rig.run_until(10)
     assert B1 not in rig.metadata.last_fragment.ensemble
+
+
+@pytest.mark.parametrize("status", [Status.UNREACHABLE, Status.TOO_MANY_REQUESTS])
+def test_a_break_that_concerns_released_entries_alone_is_no_failure(status: Status) -> None:
+    """Nobody waits for them. A connection that does not come back is told, and a bookie that stays busy is noticed by
+    other entries."""
+    rig = Rig()
+    rig.append("a")
+    rig.answer_all(B0, B1)
+    rig.step(BookieLost(B1))
+    rig.run_until(10)
+    before = rig.fragments
+    assert len(before) == 2
+    rig.answer(B2, 0, status=status)
+    rig.run_until(10)
+    assert rig.fragments == before
 
 
 def test_without_that_while_the_first_break_is_a_failure() -> None:

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from tests.ledger.writer.rig import B0, B1, B2, B5, Rig
+from tests.ledger.writer.rig import B0, B1, B2, B5, ROOT, Rig
 from zab.coordination.driver import Connected, Results, Suspended
 from zab.coordination.operations import Result, ZooKeeperError
+from zab.ledger.metadata.ledger_metadata import LedgerState
 from zab.ledger.store.events import BookieLost
 from zab.ledger.wire.status import Status
 from zab.ledger.writer.events import (
@@ -14,6 +15,7 @@ from zab.ledger.writer.events import (
     AppendUnknown,
     CloseFailed,
     LedgerClosed,
+    LedgerNotOpenError,
     NotAppended,
     Reason,
     Resolve,
@@ -22,6 +24,7 @@ from zab.ledger.writer.events import (
     WriterEnded,
     WriterState,
 )
+from zab.ledger.writer.writer import LedgerWriter
 
 
 def some_written(**settings: Any) -> Rig:
@@ -333,6 +336,30 @@ def test_unknown_outcomes_are_resolved_by_the_end(
     rig.step(Resolve("second"))
     assert rig.outcomes["first"] == rig.outcomes["second"] == Resolved(last, written, not_written)
     assert rig.writer.deadline_ms is None
+
+
+def test_what_has_a_definite_outcome_is_not_resolved_again() -> None:
+    """A close finds a recovery, and waits for its end: that tells every caller, so nothing is left to be resolved."""
+    rig = some_written()
+    rig.by_other(lambda metadata: metadata.recovering())
+    rig.close(is_draining=False)
+    rig.by_other(lambda metadata: metadata.closed_at(2, 16))
+    answer(rig)
+    assert isinstance(rig.outcomes["c"], Appended)
+    assert isinstance(rig.outcomes["d"], NotAppended)
+    rig.step(Resolve("resolve"))
+    assert rig.outcomes["resolve"] == Resolved(2, (), ())
+    assert not rig.writer.unknown
+
+
+@pytest.mark.parametrize("state", [LedgerState.IN_RECOVERY, LedgerState.CLOSED])
+def test_a_ledger_that_is_not_open_has_no_writer(state: LedgerState) -> None:
+    rig = Rig()
+    rig.by_other(lambda metadata: metadata.recovering())
+    if state == LedgerState.CLOSED:
+        rig.by_other(lambda metadata: metadata.closed_at(-1, 0))
+    with pytest.raises(LedgerNotOpenError, match=f"ledger 0 is {state.name}, and cannot be written"):
+        LedgerWriter(ROOT, rig.versioned, rig.placement)
 
 
 def test_a_resolve_gives_up_after_a_while_and_may_be_asked_again() -> None:

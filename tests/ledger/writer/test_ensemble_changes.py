@@ -225,7 +225,7 @@ def test_a_failed_bookie_stays_if_nobody_can_replace_it_and_nobody_needs_it() ->
     rig.answer(B1, 0, status=Status.IO_ERROR)
     rig.run_until(10)
     rig.append("b")
-    assert rig.adds(B1) == [1], "it is tried with the next entry"
+    assert rig.adds(B1) == [0, 1], "it is tried with what it refused, and with the next entry"
     rig.answer_all(B0, B2)
     assert rig.completed == ["a", "b"]
     rig.answer(B1, 1, status=Status.IO_ERROR)
@@ -234,6 +234,22 @@ def test_a_failed_bookie_stays_if_nobody_can_replace_it_and_nobody_needs_it() ->
     assert rig.fragments == [(0, "b0 b1 b2")]
     rig.run_until(20)
     assert rig.fragments == [(0, "b0 b1 b2"), (2, "b0 b3 b2")]
+
+
+def test_a_failed_bookie_that_stays_is_sent_what_it_missed() -> None:
+    """Bookies that restart one after the other: the entry that b1 missed has to be acknowledged by it, as soon as b2 is
+    away. Else it never is, and ends the ledger."""
+    rig = Rig(bookies=3)
+    rig.append("a")
+    rig.answer(B1, 0, status=Status.IO_ERROR)
+    rig.append("b")
+    assert rig.adds(B1) == []
+    rig.run_until(10)
+    assert rig.adds(B1) == [0, 1]
+    rig.forget(B2)
+    rig.step(BookieLost(B2))
+    rig.answer_all(B0, B1)
+    assert rig.completed == ["a", "b"]
 
 
 def test_a_failed_bookie_that_is_needed_and_cannot_be_replaced_seals_the_ledger() -> None:

@@ -98,12 +98,14 @@ class WriterWalk(RuleBasedStateMachine):
         self.rig = Reference(quorums)
         self.rig.is_answering = is_answering
         self.tokens = 0
+        self.appends: list[int] = []
         self.is_foreign = False
 
     @rule(count=st.integers(1, 4), size=st.integers(0, 5))
     def append(self, count: int, size: int) -> None:
         tokens = range(self.tokens, self.tokens + count)
         self.tokens += count
+        self.appends += tokens
         self.rig.step(*(Append(b"x" * size, token) for token in tokens))
 
     @precondition(lambda self: self.rig.sent)
@@ -191,9 +193,10 @@ class WriterWalk(RuleBasedStateMachine):
     def check_outcomes(self, rig: Reference) -> None:
         assert "end" in rig.outcomes, "it hangs"
         assert rig.writer.state not in (WriterState.OPEN, WriterState.CLOSING)
-        appends = {token: rig.outcomes[token] for token in range(self.tokens) if token in rig.outcomes}
         metadata = rig.metadata
-        for outcome in appends.values():
+        for token in self.appends:
+            assert token in rig.outcomes, f"append {token} hangs"
+            outcome = rig.outcomes[token]
             if isinstance(outcome, Appended):
                 assert self.is_foreign or outcome.entry <= metadata.last, outcome
             elif isinstance(outcome, AppendUnknown):

@@ -8,26 +8,35 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from zab.coordination.operations import Set
-from zab.coordination.steps import Steps
+from zab.coordination.operations import Children, Set
+from zab.coordination.steps import Steps, read
+from zab.ledger.bookie import membership
 from zab.ledger.bookie.checkpoints import Checkpoints
+from zab.ledger.bookie.collection import Candidates, NoRound
+from zab.ledger.bookie.cookie_check import LocalCookie
 from zab.ledger.bookie.events import StateSaved
 from zab.ledger.bookie.journal import Journal
 from zab.ledger.bookie.journal_files import JournalFiles
+from zab.ledger.bookie.ledgers import LedgerTable
+from zab.ledger.bookie.membership import Membership
 from zab.ledger.bookie.reads import Reads
 from zab.ledger.bookie.records import EXPLICIT_LAC, LEDGER
+from zab.ledger.bookie.tombstones import Tombstones
 from zab.ledger.bookie.writes import Writes
+from zab.ledger.metadata.cookies import Cookie, encode_cookie
 from zab.ledger.metadata.ledger_metadata import LedgerMetadata
-from zab.ledger.metadata.paths import ledger_path
+from zab.ledger.metadata.paths import ledger_path, ledgers_in
 from zab.ledger.metadata.serialized import encode_metadata
 from zab.ledger.recovery.reading import EntryRead, LacPhase
 from zab.ledger.recovery.recovery import Recovery
 from zab.ledger.recovery.write_back import WriteBack
 from zab.ledger.store.events import Send
+from zab.ledger.store.ledgers import list_ledgers
 from zab.ledger.wire.messages import AddEntry
 from zab.ledger.wire.status import Status
 from zab.ledger.writer.pipeline import Pipeline
 from zab.ledger.writer.writer import LedgerWriter
+from zab.simulator.ledgers import bookie_process
 
 Patch = pytest.MonkeyPatch
 
@@ -122,6 +131,34 @@ def write_ensembles_of_a_recovery_early(patch: Patch) -> None:
     patch.setattr(Recovery, "_read_and_write", working)
 
 
+def read_without_a_fence(patch: Patch) -> None:
+    """S1: the reads of entries do not fence."""
+    make = EntryRead.of.__func__  # type: ignore[attr-defined]
+
+    def making(cls: type[EntryRead], *given: Any) -> EntryRead:
+        found: EntryRead = make(cls, *given)
+        found.asking.request = evolve(found.asking.request, is_fencing=False)
+        return found
+
+    patch.setattr(EntryRead, "of", classmethod(making))
+
+
+def read_from_the_new_ensemble(patch: Patch) -> None:
+    """S10: entries are asked of the bookies that copies were moved to."""
+    work = Recovery._read_and_write
+
+    def working(recovery: Recovery) -> None:
+        base, metadata = recovery._base, recovery._base.metadata
+        fragments = (*metadata.fragments[:-1], *recovery._writes.fragments)
+        recovery._base = evolve(base, metadata=evolve(metadata, fragments=fragments))
+        try:
+            work(recovery)
+        finally:
+            recovery._base = base
+
+    patch.setattr(Recovery, "_read_and_write", working)
+
+
 def close_without_writing_back(patch: Patch) -> None:
     """S20."""
 
@@ -132,6 +169,16 @@ def close_without_writing_back(patch: Patch) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------- bookies
+
+
+def start_with_any_disk(patch: Patch) -> None:
+    """S4: a bookie that lost its disk goes on under its name."""
+
+    def checking(_root: str, cookie: Cookie, _local: LocalCookie | None) -> Steps[bytes]:
+        yield from ()
+        return encode_cookie(cookie)
+
+    patch.setattr(bookie_process, "check_cookie", checking)
 
 
 def deny_before_the_fence_is_durable(patch: Patch) -> None:
@@ -204,3 +251,40 @@ def forget_fences(patch: Patch) -> None:
         return found
 
     patch.setattr(Writes, "fence", fencing)
+
+
+def forget_tombstones(patch: Patch) -> None:
+    """S11: a ledger that is collected is as one that never was."""
+    delete = LedgerTable.delete
+
+    def deleting(table: LedgerTable, ledger: int) -> None:
+        delete(table, ledger)
+        table.tombstones = Tombstones()
+
+    patch.setattr(LedgerTable, "delete", deleting)
+
+
+def believe_a_stale_list(patch: Patch) -> None:
+    """S13: the metadata are listed without a sync, and what the list lacks is not asked for by itself."""
+
+    def finding(root: str, instance: bytes, mine: Any) -> Steps[Candidates | NoRound]:
+        parents = sorted({ledger_path(root, ledger).rpartition("/")[0] for ledger in mine})
+        results = yield from read(Children(parent) for parent in parents)
+        there: set[int] = set()
+        for parent, listed in zip(parents, results, strict=True):
+            if not listed.is_missing:
+                there.update(ledgers_in(root, parent, listed.must(parent).children))
+        return Candidates(frozenset(set(mine) - there), len(mine))
+
+    patch.setattr(membership, "find_candidates", finding)
+
+
+def list_before_the_snapshot(patch: Patch) -> None:
+    """What came while the metadata were read is taken for deleted, at once: neither is it asked for by itself, nor has
+    a second round to agree."""
+
+    def collecting(self: Membership) -> Steps[None]:
+        listed = yield from list_ledgers(self._member.root)
+        self.to_delete += sorted(set(self._table.by_id) - set(listed))
+
+    patch.setattr(Membership, "_collect", collecting)

@@ -63,6 +63,14 @@ class Bookies:
         request = ReadEntry(LEDGER, entry, KEY, is_fencing=is_fencing)
         self.answers(B1, request, EntryRead(status, LEDGER, entry, data, max_lac))
 
+    def restarted(self, entries: list[int], *, lac: int = -1, is_fenced: bool = False) -> None:
+        self.of.restarted(B1, LEDGER, entries, explicit_lac=lac, is_fenced=is_fenced)
+
+    def delete(self) -> None:
+        of = self.judge.of(LEDGER)
+        of.metadata = of.metadata.closed_at(-1, 0)
+        self.judge.deleted(LEDGER)
+
     def write_lac(self, lac: int) -> None:
         packet = DIGEST.pack_lac(LEDGER, lac)
         self.answers(B1, WriteLac(LEDGER, lac, KEY, packet), LacWritten(Status.OK, LEDGER))
@@ -135,7 +143,7 @@ def test_what_comes_between_question_and_answer_need_not_be_known(bookies: Booki
 
 def test_absence_may_be_said_of_a_ledger_that_is_gone(bookies: Bookies) -> None:
     bookies.acknowledge(0)
-    bookies.judge.deleted(LEDGER)
+    bookies.delete()
     bookies.read(0, Status.NO_LEDGER)
 
 
@@ -186,11 +194,42 @@ def test_durability_an_explicit_lac_stays(bookies: Bookies) -> None:
 def test_durability_what_was_acknowledged_is_there_after_a_start(bookies: Bookies) -> None:
     bookies.acknowledge(0)
     bookies.acknowledge(1)
-    bookies.of.restarted(B1, LEDGER, [0, 1, 2])
+    bookies.restarted([0, 1, 2])
     with breaks("durability"):
-        bookies.of.restarted(B1, LEDGER, [1, 2])
-    bookies.judge.deleted(LEDGER)
-    bookies.of.restarted(B1, LEDGER, [])
+        bookies.restarted([1, 2])
+    bookies.delete()
+    bookies.restarted([])
+
+
+def test_durability_an_explicit_lac_is_there_after_a_start(bookies: Bookies) -> None:
+    """S16."""
+    bookies.judge.of(LEDGER).acknowledged = 5
+    bookies.write_lac(3)
+    bookies.restarted([], lac=3)
+    with breaks("durability"):
+        bookies.restarted([], lac=2)
+
+
+@pytest.mark.parametrize("status", [Status.OK, Status.NO_ENTRY, Status.NO_LEDGER])
+def test_durability_a_fence_is_there_after_a_start(bookies: Bookies, status: Status) -> None:
+    """S5: whatever it has answered to a fencing read."""
+    bookies.read(0, status, is_fencing=True, data=envelope(0) if status is Status.OK else b"")
+    bookies.restarted([], is_fenced=True)
+    with breaks("durability"):
+        bookies.restarted([])
+
+
+def test_durability_a_fence_in_a_batch_is_there_after_a_start(bookies: Bookies) -> None:
+    request = ReadBatch(LEDGER, 0, 5, 100, is_fencing=True)
+    bookies.answers(B1, request, BatchRead(Status.NO_ENTRY, LEDGER, 0))
+    with breaks("durability"):
+        bookies.restarted([])
+
+
+def test_a_read_that_was_refused_fences_nothing_that_stays(bookies: Bookies) -> None:
+    bookies.read(0, Status.TOO_MANY_REQUESTS, is_fencing=True)
+    bookies.read(0, Status.NO_ENTRY)
+    bookies.restarted([])
 
 
 def test_an_add_that_need_not_be_durable_is_no_copy(bookies: Bookies) -> None:
@@ -215,7 +254,7 @@ def test_collection_takes_only_ledgers_that_are_gone(bookies: Bookies) -> None:
     bookies.of.removes(B1, 8)
     with breaks("collection"):
         bookies.of.removes(B1, LEDGER)
-    bookies.judge.deleted(LEDGER)
+    bookies.delete()
     bookies.of.removes(B1, LEDGER)
 
 
@@ -223,4 +262,4 @@ def test_a_bookie_that_lost_its_disk_has_acknowledged_nothing(bookies: Bookies) 
     bookies.acknowledge(0)
     bookies.of.loses_disk(B1)
     bookies.read(0, Status.NO_LEDGER)
-    assert bookies.judge.of(LEDGER).copies_of(0) == 0
+    assert bookies.judge.lost == {B1}

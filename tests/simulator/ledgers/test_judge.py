@@ -91,9 +91,19 @@ def test_g1_what_is_acknowledged_is_where_the_metadata_say(judge: Judge) -> None
         judge.acknowledged(LEDGER, 1, payload(1))
 
 
-def test_g1_copies_that_were_lost_with_a_disk_are_excused(judge: Judge) -> None:
+def test_g1_copies_that_were_lost_with_a_disk_were_copies(judge: Judge) -> None:
     judge.loses_disk(B[1])
     judge.acknowledged(LEDGER, 1, payload(1))
+    close(judge, 1)
+
+
+def test_a_ledger_is_closed_before_it_is_deleted(judge: Judge) -> None:
+    with breaks("states"):
+        judge.deleted(LEDGER)
+    close(judge, 0)
+    judge.deleted(LEDGER)
+    assert (judge.closed, judge.not_closed) == ([], [])
+    judge.finish()
 
 
 def test_g2_an_end_is_what_the_metadata_say(judge: Judge) -> None:
@@ -228,3 +238,11 @@ def test_what_nobody_appended_is_in_no_ledger(judge: Judge) -> None:
         judge.sends(LEDGER, envelope(2, text=b"pp"))
     with breaks("no strange ledgers"):
         judge.shows(8, -1, "a test")
+
+
+def test_g1_what_was_acknowledged_is_where_its_fragment_moves(judge: Judge) -> None:
+    """S7."""
+    before = judge.of(LEDGER).metadata
+    judge.changed(LEDGER, before.with_ensemble(1, B[2:5]))
+    with breaks("G1"):
+        judge.changed(LEDGER, before.with_ensemble(0, B[2:5]))

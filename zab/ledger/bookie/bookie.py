@@ -114,6 +114,7 @@ class Bookie:
             self.checkpoints.deadline_ms,
             self.compaction.deadline_ms,
             self._long_polls.deadline_ms,
+            self._disk_reads.deadline_ms,
             self.space.deadline_ms,
         ]
         if self.membership is not None:
@@ -128,6 +129,7 @@ class Bookie:
         self._now_ms = now_ms
         self._take(inputs, effects, wall_ms)
         self._reads.time_out(now_ms)
+        self._disk_reads.begin_long()
         while self._writes.raised:
             self._reads.wake(self._writes.raised.popitem()[0])
         if self.space.asks(now_ms):
@@ -204,6 +206,11 @@ class Bookie:
         for first, last in runs_of(ledgers):
             self.table.tombstones.add_run(first, last)
             self._writes.note_tombstones(first, last)
+        for each in ledgers:
+            ledger = self.table.get(each)
+            if ledger is not None:
+                # Until then its next adds would go the shorter way, which looks at no tombstones.
+                ledger.is_fenced = True
 
     def _drop(self, effects: Effects) -> None:
         """Drop the ledgers whose tombstones are durable."""

@@ -73,7 +73,7 @@ class Checkpoints:
         self._count = 0
         self._changed_ms: int | None = None
         """Since when there is something that no checkpoint has, nor the one that is under way."""
-        self._blocked: Job | None = None
+        self._blocked: list[Job] = []
         """What found no room on the disk."""
         self.jobs: list[Job] = []
         """The bookie empties it."""
@@ -128,14 +128,15 @@ class Checkpoints:
     def _collect(self) -> None:
         """Pack the next slice of ledgers. Tombstones come last, so that they have every ledger that was deleted."""
         size = self._config.ledgers_per_step
-        ids, self._to_collect = self._to_collect[-size:], self._to_collect[:-size]
+        ids = self._to_collect[-size:]
+        del self._to_collect[-size:]
         found = [ledger for ledger in map(self._table.get, ids) if ledger is not None]
         self._collected.append(pack_ledgers(found))
         self._count += len(found)
         if not self._to_collect:
             self.stage = Stage.STATE
-            runs = tuple(self._table.tombstones)
-            self.jobs.append(SaveState(self._next_state, tuple(self._collected), self._count, runs))
+            tombstones = self._table.tombstones.pack()
+            self.jobs.append(SaveState(self._next_state, tuple(self._collected), self._count, tombstones))
             self._collected = []
 
     def segment_written(self, answer: SegmentWritten) -> None:
@@ -158,12 +159,11 @@ class Checkpoints:
         self.stage = Stage.NONE
 
     def failed(self, answer: JobFailed) -> None:
-        """There was no room for a job of a checkpoint: nothing has changed, and it is tried again (`retry`)."""
+        """There was no room for a job: nothing has changed, and it is tried again (`retry`)."""
         assert answer.is_full
-        self._blocked = answer.job
+        self._blocked.append(answer.job)
 
     def retry(self) -> None:
         """There may be room now."""
-        if self._blocked is not None:
-            self.jobs.append(self._blocked)
-            self._blocked = None
+        self.jobs += self._blocked
+        self._blocked.clear()

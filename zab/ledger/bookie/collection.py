@@ -17,19 +17,23 @@ A round that ends early, for whatever reason, counts as one that has not been: t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from attrs import frozen
 
 from zab.coordination.operations import Children, Exists, Get, Sync
-from zab.coordination.steps import Steps, read
+from zab.coordination.steps import BATCH_MAX, Steps, read
 from zab.ledger.bookie.config import BookieConfig
 from zab.ledger.metadata.layout import INSTANCE_ID
-from zab.ledger.metadata.paths import ledger_path, ledgers_in
+from zab.ledger.metadata.paths import ledger_path
 
 LISTED_TOGETHER: Final = 20
 """So many directories are listed at a time; each has up to 10,000 names."""
+LOOKED_AT_TOGETHER: Final = 10_000
+"""So many ledgers are looked up in listings at a time."""
+ASKED_TOGETHER: Final = BATCH_MAX - 1
+"""So many candidates are asked for at a time, with a `sync` before them."""
 
 
 @frozen
@@ -53,29 +57,39 @@ def find_candidates(root: str, instance: bytes, mine: Sequence[int]) -> Steps[Ca
     if before != instance:
         return NoRound(f"{root}/{INSTANCE_ID} is not this bookie's")
     missing: list[int] = []
-    by_parent: dict[str, list[int]] = {}
-    for ledger in mine:
-        by_parent.setdefault(ledger_path(root, ledger).rpartition("/")[0], []).append(ledger)
-    parents = list(by_parent)
-    for at in range(0, len(parents), LISTED_TOGETHER):
-        asked = parents[at : at + LISTED_TOGETHER]
-        results = yield from read(Children(parent) for parent in asked)
-        for parent, listed in zip(asked, results, strict=True):
-            there: set[int] = set()
-            if not listed.is_missing:
-                there.update(ledgers_in(root, parent, listed.must(parent).children))
-            missing += [ledger for ledger in by_parent[parent] if ledger not in there]
-    (_, *found) = yield from read((Sync(root), *(Exists(ledger_path(root, ledger)) for ledger in missing)))
-    gone = []
-    for ledger, result in zip(missing, found, strict=True):
-        if result.is_missing:
-            gone.append(ledger)
-        else:
-            result.must(ledger_path(root, ledger))
+    for by_parent in _by_parent(root, mine):
+        results = yield from read(Children(parent) for parent in by_parent)
+        for (parent, names), listed in zip(by_parent.items(), results, strict=True):
+            there = frozenset[str]() if listed.is_missing else frozenset(listed.must(parent).children)
+            missing += [ledger for name, ledger in names if name not in there]
+    gone: list[int] = []
+    for at in range(0, len(missing), ASKED_TOGETHER):
+        asked = missing[at : at + ASKED_TOGETHER]
+        (_, *found) = yield from read((Sync(root), *(Exists(ledger_path(root, ledger)) for ledger in asked)))
+        for ledger, result in zip(asked, found, strict=True):
+            if result.is_missing:
+                gone.append(ledger)
+            else:
+                result.must(ledger_path(root, ledger))
     after = yield from _instance(root)
     if after != instance:
         return NoRound(f"{root}/{INSTANCE_ID} has changed")
     return Candidates(frozenset(gone), len(mine))
+
+
+def _by_parent(root: str, mine: Sequence[int]) -> Iterator[dict[str, list[tuple[str, int]]]]:
+    """Some of these ledgers after the other: each with its name, by the directory that it is in."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    count = 0
+    for ledger in mine:
+        parent, _, name = ledger_path(root, ledger).rpartition("/")
+        if count == LOOKED_AT_TOGETHER or (parent not in found and len(found) == LISTED_TOGETHER):
+            yield found
+            found, count = {}, 0
+        found.setdefault(parent, []).append((name, ledger))
+        count += 1
+    if found:
+        yield found
 
 
 def _instance(root: str) -> Steps[bytes | None]:

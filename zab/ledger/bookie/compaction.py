@@ -1,8 +1,10 @@
-"""When segments are written again without what is deleted, and which.
+"""When segments are written again, and which: without what is deleted, and small ones together.
 
 The live share of a segment is that of the bytes of ledgers that are here. Segments below a share go: without live
 ledgers the file is removed, else its live records are copied, verbatim, together with those of its neighbours in age
-that are below it too. The new segment takes their rank, so that of two copies of an entry the newer one still counts.
+that are below it too, or small. Small neighbours become one also if everything in them is live: otherwise there would
+be one more for each flush, for ever. The new segment takes the highest rank of the old ones, so that of two copies of
+an entry the newer one still counts.
 
 A segment whose ledger map is not verified, or that is suspect, is neither removed nor copied: what looks dead in it may
 be damage. One segment is looked at in a step, and one compaction is under way at a time.
@@ -12,11 +14,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import attrs
+
 from zab.ledger.bookie.config import BookieConfig
 from zab.ledger.bookie.events import Compact, Compacted, Job, JobFailed, RemoveSegments, SegmentsRemoved
 from zab.ledger.bookie.ledgers import LedgerTable
 from zab.ledger.bookie.segment import Segment
 from zab.ledger.bookie.segments import Segments
+
+
+@attrs.define
+class _Group:
+    """Segments that become one."""
+
+    segments: list[Segment] = attrs.Factory(list)
+    live: set[int] = attrs.Factory(set)
+    """Their ledgers that are live."""
+    size: int = 0
+    """The bytes that are copied."""
+    rows: int = 0
+    has_low: bool = False
+    """Whether one has a low live share."""
+
+    @property
+    def is_worthwhile(self) -> bool:
+        return self.has_low or len(self.segments) > 1
 
 
 class Compaction:
@@ -28,7 +50,7 @@ class Compaction:
         self._segments = segments
         self._at_ms = now_ms + config.compact_ms
         self._daily_ms = now_ms + config.compact_daily_ms
-        self._search: Iterator[list[Segment] | None] | None = None
+        self._search: Iterator[_Group | None] | None = None
         self._is_under_way = False
         self._refused: set[int] = set()
         """Segments that could not be copied."""
@@ -70,35 +92,38 @@ class Compaction:
         if group is None:
             return False
         self._is_under_way = True
-        live = frozenset(row.ledger for segment in group for row in segment.rows() if row.ledger in self._table.by_id)
-        self.jobs.append(Compact(number, tuple(group), live))
+        self.jobs.append(Compact(number, tuple(group.segments), frozenset(group.live)))
         return True
 
-    def _groups(self, share: float) -> Iterator[list[Segment] | None]:
-        """Neighbours in age that are below this live share; None after each segment that ends nothing."""
-        group: list[Segment] = []
-        size = 0
+    def _groups(self, share: float) -> Iterator[_Group | None]:
+        """Neighbours in age that are to become one; None after each segment that ends no group."""
+        config, group = self._config, _Group()
         for segment in reversed(self._segments.newest_first):
-            live, total = self._live_bytes(segment)
-            is_low = not segment.is_suspect and segment.number not in self._refused and live < share * total
-            if group and (not is_low or size + live > self._config.compact_bytes_max):
-                yield group
-                group, size = [], 0
-            if is_low:
-                group.append(segment)
-                size += live
+            # No ledger that is not live now will be so later.
+            live, size, total = segment.live_part(self._table.by_id)
+            is_low = size < share * total or not total
+            is_wanted = is_low or segment.size < config.compact_small_bytes
+            if segment.is_suspect or segment.number in self._refused:
+                is_wanted = False
+            rows = len(segment.ledgers)
+            if group.segments and not (
+                is_wanted
+                and len(group.segments) < config.compact_segments_max
+                and group.size + size <= config.compact_bytes_max
+                and group.rows + rows <= config.compact_rows_max
+            ):
+                if group.is_worthwhile:
+                    yield group
+                group = _Group()
+            if is_wanted:
+                group.segments.append(segment)
+                group.live.update(live)
+                group.size += size
+                group.rows += rows
+                group.has_low = group.has_low or is_low
             yield None
-        if group:
+        if group.is_worthwhile:
             yield group
-
-    def _live_bytes(self, segment: Segment) -> tuple[int, int]:
-        live = total = 0
-        by_id = self._table.by_id
-        for row in segment.rows():
-            total += row.size
-            if row.ledger in by_id:
-                live += row.size
-        return live, total
 
     def compacted(self, answer: Compacted) -> None:
         """The new segment is durable: it takes the place of the old ones, whose files go now."""

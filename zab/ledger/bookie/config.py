@@ -38,8 +38,12 @@ class BookieConfig:
     """Entries and indexes of segments that were read are kept up to this size."""
     batch_bytes_max: int = 5 * MIB
     """A batch read has so many bytes at most, or one entry."""
-    batch_count_max: int = 10_000
+    batch_count_max: int = 1_000
     """A batch read has so many entries at most."""
+    long_reads_max: int = 32
+    """So many batches and lists are under way at a time: each may gather `batch_bytes_max`. Further ones wait."""
+    long_reads_per_step: int = 4
+    """So many of them begin in one step."""
     runs_max: int = 100_000
     """A ledger whose entries are more runs than this is not listed: TOO_MANY_REQUESTS."""
     watchers_max: int = 1_000
@@ -72,8 +76,15 @@ class BookieConfig:
     """Segments are looked at so often."""
     compact_daily_ms: int = 86_400_000
     """They are looked at with the higher share so often."""
+    compact_small_bytes: int = 16 * MIB
+    """A segment that is smaller is put together with its neighbours in age, if those are compacted too: a bookie with
+    little to do makes one each time that it flushes."""
     compact_bytes_max: int = 256 * MIB
     """So many live bytes are put into one segment."""
+    compact_segments_max: int = 100
+    """So many segments are put into one."""
+    compact_rows_max: int = 200_000
+    """The segments that are put into one have so many rows of ledgers together."""
     open_bytes_max: int = 64 * MIB
     """What is replayed at a start is flushed each time it has so many bytes."""
 

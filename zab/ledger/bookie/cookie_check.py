@@ -113,12 +113,19 @@ def _compare(cookie: Cookie, local: LocalCookie, there: bytes) -> None:
 
 
 def _create(path: str, data: bytes) -> Steps[bytes]:
-    """Make the znode. A lost answer is decided by what is there, which is nobody else's: it was not there before."""
+    """Make the znode, and the directory of cookies, which a new root has not. A lost answer is decided by what is
+    there: it was not there before, so it is nobody else's."""
     was_lost = False
     while True:
         (created,) = yield (Create(path, data),)
         if created.is_lost:
             was_lost = True
+            continue
+        if created.is_missing:
+            parent = path.rpartition("/")[0]
+            (made,) = yield (Create(parent),)
+            if not made.is_lost and made.error != ZooKeeperError.NODEEXISTS:
+                made.must(parent)
             continue
         if created.error == ZooKeeperError.NODEEXISTS and was_lost:
             (found,) = yield from read((Get(path),))

@@ -193,7 +193,8 @@ class EntryFiles:
         row = segment.row(ledger)
         if row is None:
             return None
-        return parse_index(row, self._disk.read(segment_path(segment.number), row.index_offset, row.index_bytes))
+        block = self._disk.read(segment_path(segment.number), row.index_offset, row.index_bytes)
+        return parse_index(row, block, segment.size)
 
     def _copied(self, where: Sequence[tuple[Segment, LedgerIndex, int]]) -> Iterator[bytes]:
         """These records; what lies together is read together."""

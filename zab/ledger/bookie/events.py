@@ -203,7 +203,8 @@ class SaveState:
     """Packed ledgers; each part has several."""
     count: int
     """How many ledgers there are in all parts."""
-    tombstones: tuple[tuple[int, int], ...]
+    tombstones: bytes
+    """Packed runs."""
 
 
 @attrs.frozen

@@ -28,9 +28,9 @@ It is written together with the first frame. A frame:
         28      4  CRC-32 of bytes 0 to 27, begun with that of the sequence (8 bytes)
         32      …  records
 
-Let S be the largest `synced` of all frame headers of a file; of a file that another one follows, S is where that says
-it ended. Unreadable bytes before S were durable once: they are **damage**. From S on nothing was ever promised:
-everything from the first unreadable frame on is **torn**, including valid later frames. Zeros to the end are
+Let S be the largest `synced` of all frame headers of a file. Of a file that another one follows, S is its end, and the
+end that the next one says. Unreadable bytes before S were durable once: they are **damage**. From S on nothing was ever
+promised: everything from the first unreadable frame on is **torn**, including valid later frames. Zeros to the end are
 preallocated space.
 
 Not here: which files are read, and what damage leads to (`opening.py`).

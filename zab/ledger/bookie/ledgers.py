@@ -94,6 +94,12 @@ class LedgerTable:
     def get(self, ledger: int) -> Ledger | None:
         return self.by_id.get(ledger)
 
+    def within(self, first: int, last: int) -> list[int]:
+        """The ledgers from `first` to `last` that are here. Looks at these ids, or at all ledgers if they are fewer."""
+        if last - first < len(self.by_id):
+            return [each for each in range(first, last + 1) if each in self.by_id]
+        return [each for each in self.by_id if first <= each <= last]
+
     def create(self, ledger: int, key: bytes) -> Ledger:
         """A ledger that is neither here nor deleted."""
         assert ledger not in self.by_id

@@ -9,7 +9,8 @@ even if there was nothing to replay.
 that it names. Then this raises DamagedError, and the bookie must not run: it would say that it does not have what it
 has acknowledged. A damaged segment only makes what it may hide unreadable.
 
-What is left of a compaction: a segment that another one has replaced is removed. What ends in `.tmp` was never used.
+What is left of a compaction: a segment that another one has replaced is removed, if that one is whole. What ends in
+`.tmp` was never used.
 
 It reads and writes a `Disk` directly, since nothing else runs yet. Not here: the cookie (`registration.py`).
 """
@@ -178,7 +179,7 @@ class _Opening:
         replaced = {
             number
             for segment in found.values()
-            if segment.is_readable
+            if not segment.is_suspect
             for number in segment.replaced
             if number in found
         }
@@ -215,7 +216,10 @@ class _Opening:
         data = self._disk.read(journal_path(sequence))
         found = scan(data, sequence, start or HEADER_BYTES)
         has_header = bool(start) or read_header(data, sequence, self._identity) is not None
-        synced = 0 if is_last else self._end_of(sequence)
+        synced = 0
+        if not is_last:
+            # All of it was durable before the next one was begun, whether that says so or not.
+            synced = max(self._end_of(sequence), found.parts[-1].end if found.parts else 0)
         self._check(found, sequence, synced, has_header)
         if not has_header:
             return
@@ -264,7 +268,7 @@ class _Opening:
                     ledger.lac = max(ledger.lac, lac)
             case TombstonesRecord(first, last):
                 table.tombstones.add_run(first, last)
-                for ledger_id in [each for each in table.by_id if first <= each <= last]:
+                for ledger_id in table.within(first, last):
                     table.delete(ledger_id)
                     self._entries.pop(ledger_id, None)
             case EndRecord():
@@ -300,8 +304,8 @@ class _Opening:
         for segment in opened.segments:
             segment.bound = highest
         _note_last(opened.table.by_id, opened.segments)
-        ledgers, runs = list(opened.table), tuple(opened.table.tombstones)
-        answer = self._do(SaveState(opened.next_state, (pack_ledgers(ledgers),), len(ledgers), runs))
+        ledgers, tombstones = list(opened.table), opened.table.tombstones.pack()
+        answer = self._do(SaveState(opened.next_state, (pack_ledgers(ledgers),), len(ledgers), tombstones))
         assert isinstance(answer, StateSaved)
         answer = self._do(SaveCheckpoint(mark, opened.next_state))
         assert isinstance(answer, CheckpointSaved)

@@ -25,6 +25,7 @@ from zab.ledger.bookie.journal import Journal, Waiting
 from zab.ledger.bookie.ledgers import Ledger, LedgerTable, Watcher
 from zab.ledger.bookie.long_polls import LongPolls
 from zab.ledger.bookie.segments import Search, Segments, UnreadableError
+from zab.ledger.bookie.tombstones import runs_of
 from zab.ledger.bookie.writes import Writes
 from zab.ledger.entries.ids import NONE
 from zab.ledger.wire.messages import (
@@ -80,7 +81,11 @@ class Reads:
 
     def _entry(self, ledger: Ledger, entry: int) -> Search[Found]:
         """An entry of a ledger, or why there is none; -1: the one with the highest id."""
-        wanted = ledger.last if entry == NONE else entry
+        wanted = entry
+        if entry == NONE:
+            if self._segments.may_hide_last(ledger.id):
+                return Status.IO_ERROR
+            wanted = ledger.last
         envelope = ledger.cached(wanted)
         try:
             if envelope is None:
@@ -92,7 +97,13 @@ class Reads:
         return Status.UNKNOWN_LEDGER_STATE if ledger.is_limbo else Status.NO_ENTRY
 
     def _search(
-        self, asked: Asked | Watcher, search: Search[Answer], *, is_urgent: bool = False, fenced: Ledger | None = None
+        self,
+        asked: Asked | Watcher,
+        search: Search[Answer],
+        *,
+        is_urgent: bool = False,
+        is_long: bool = False,
+        fenced: Ledger | None = None,
     ) -> None:
         """Run a search that ends with an answer, which waits until the fence of `fenced` is durable."""
 
@@ -101,7 +112,7 @@ class Reads:
             self._answer(asked, answer, after_journal=waits)
 
         if self._disk_reads.has_room(is_urgent=is_urgent):
-            self._disk_reads.start(search, then, is_urgent=is_urgent)
+            self._disk_reads.start(search, then, is_urgent=is_urgent, is_long=is_long)
         else:
             then(answer_without(asked.request, Status.TOO_MANY_REQUESTS))
 
@@ -121,7 +132,7 @@ class Reads:
         if ledger is None:
             self._answer(asked, answer_without(request, Status.NO_LEDGER))
             return
-        envelope = ledger.cached(ledger.last if request.entry == NONE else request.entry)
+        envelope = ledger.cached(request.entry)
         if envelope is not None:
             read = EntryRead(Status.OK, request.ledger, request.entry, envelope, ledger.lac)
             self.answers.append((asked.connection, asked.number, read))
@@ -157,7 +168,7 @@ class Reads:
         if isinstance(ledger, Ledger):
             fenced = ledger if request.is_fencing else None
             is_urgent = request.is_fencing or request.is_urgent
-            self._search(asked, self._batch(ledger, request), is_urgent=is_urgent, fenced=fenced)
+            self._search(asked, self._batch(ledger, request), is_urgent=is_urgent, is_long=True, fenced=fenced)
         else:
             refusal = answer_without(request, ledger or Status.NO_LEDGER)
             self._answer(asked, refusal, after_journal=request.is_fencing)
@@ -253,12 +264,12 @@ class Reads:
             status = Status.NO_LEDGER if request.ledger >= 0 else Status.BAD_REQUEST
             self._answer(asked, answer_without(request, status))
         else:
-            self._search(asked, self._list(ledger))
+            self._search(asked, self._list(ledger), is_long=True)
 
     def _list(self, ledger: Ledger) -> Search[Answer]:
         runs_max = self._config.runs_max
         # Before the search: what is flushed in the meantime would be in neither.
-        cached = [range(each, each + 1) for entries in (ledger.active, ledger.flushing) for each in entries or ()]
+        cached = [run for entries in (ledger.active, ledger.flushing) for run in runs_of(sorted(entries or ()))]
         try:
             found = yield from self._segments.ids(ledger.id, runs_max)
         except UnreadableError:
@@ -271,12 +282,12 @@ class Reads:
         return EntriesListed(Status.OK, ledger.id, tuple(runs))
 
 
-def _merged(ranges: list[range]) -> list[tuple[int, int]]:
-    """Ranges as sorted runs that neither overlap nor touch, first and last id."""
-    runs: list[tuple[int, int]] = []
-    for each in sorted(ranges, key=lambda run: run.start):
-        if runs and each.start <= runs[-1][1] + 1:
-            runs[-1] = (runs[-1][0], max(runs[-1][1], each.stop - 1))
+def _merged(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Runs in any order as sorted ones that neither overlap nor touch, first and last id."""
+    merged: list[tuple[int, int]] = []
+    for first, last in sorted(runs):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
         else:
-            runs.append((each.start, each.stop - 1))
-    return runs
+            merged.append((first, last))
+    return merged

@@ -25,7 +25,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from zab.ledger.entries.envelope import HEADER_BYTES
+from zab.ledger.entries.envelope import HEADER_BYTES, LAC_HEADER_BYTES
 from zab.ledger.entries.keys import KEY_BYTES
 
 ENTRIES: Final = 1
@@ -116,10 +116,14 @@ def parse_records(data: bytes | memoryview) -> Iterator[Record]:
                 yield LedgerRecord(kind, ledger, key)
             elif kind == EXPLICIT_LAC:
                 _, ledger, key, length = _LAC.unpack_from(data, at)
+                if length < LAC_HEADER_BYTES:
+                    raise RecordError("an explicit LAC is too short")
                 at += _LAC.size + length
                 yield LacRecord(ledger, key, bytes(data[at - length : at]))
             elif kind == TOMBSTONES:
                 _, first, last = _RUN.unpack_from(data, at)
+                if not 0 <= first <= last:
+                    raise RecordError(f"a run of tombstones from {first} to {last}")
                 at += _RUN.size
                 yield TombstonesRecord(first, last)
             elif kind == END:

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import accumulate
 from struct import Struct, unpack_from
 from sys import byteorder
@@ -40,6 +40,7 @@ from zlib import crc32
 import attrs
 
 from zab.ledger.bookie.config import Identity
+from zab.ledger.entries.envelope import HEADER_BYTES as ENVELOPE_BYTES_MIN
 
 DIRECTORY: Final = "entries"
 HEADER_BYTES: Final = 64
@@ -144,18 +145,29 @@ class LedgerIndex:
         return found
 
 
-def parse_index(row: Row, block: bytes) -> LedgerIndex:
-    """The index of a ledger from its block. Raises SegmentDamagedError."""
+def parse_index(row: Row, block: bytes, segment_bytes: int) -> LedgerIndex:
+    """The index of a ledger from its block, in a segment of so many bytes. Raises SegmentDamagedError."""
     if len(block) != row.index_bytes or crc32(block) != row.index_crc:
         raise SegmentDamagedError(f"the index of ledger {row.ledger}")
     count, at = row.count, 0
-    ids: Sequence[int] = range(row.first, row.last + 1)
+    ids: Sequence[int] = ()
     if row.kind == LISTED:
         ids = unpack_from(f">{count}q", block)
         at = 8 * count
+        is_right = bool(count) and (ids[0], ids[-1]) == (row.first, row.last)
+    else:
+        is_right = row.kind == CONTIGUOUS and count == row.last - row.first + 1 > 0
     lengths = unpack_from(f">{count}I", block, at)
     crcs = unpack_from(f">{count}I", block, at + 4 * count)
-    return LedgerIndex(row, ids, array("Q", accumulate(lengths)), array("I", crcs))
+    ends = array("Q", accumulate(lengths))
+    if not (
+        is_right
+        and ends[-1] == row.size
+        and row.offset + row.size <= segment_bytes
+        and min(lengths) >= ENVELOPE_BYTES_MIN
+    ):
+        raise SegmentDamagedError(f"the index of ledger {row.ledger} contradicts the ledger map")
+    return LedgerIndex(row, ids or range(row.first, row.last + 1), ends, array("I", crcs))
 
 
 class Segment:
@@ -193,6 +205,11 @@ class Segment:
     def __repr__(self) -> str:
         return f"Segment({self.number:x}, rank {self.rank:x}, {len(self._ids)} ledgers, {self.size} bytes)"
 
+    @property
+    def ledgers(self) -> Sequence[int]:
+        """The ledgers that it has entries of, ascending; none if its map is not verified."""
+        return self._ids
+
     def row(self, ledger: int) -> Row | None:
         """What it has of a ledger, None: nothing."""
         at = bisect_left(self._ids, ledger)
@@ -203,6 +220,16 @@ class Segment:
     def rows(self) -> Iterator[Row]:
         """What it has of each ledger."""
         return (Row(*fields) for fields in _ROW.iter_unpack(self._rows))
+
+    def live_part(self, live: Container[int]) -> tuple[list[int], int, int]:
+        """Which of its ledgers are live, the bytes of their entries, and those of all."""
+        found, size, total = [], 0, 0
+        for ledger, _, _, _, _, _, bytes_, _, _ in _ROW.iter_unpack(self._rows):
+            total += bytes_
+            if ledger in live:
+                found.append(ledger)
+                size += bytes_
+        return found, size, total
 
     def may_hide(self, ledger: int) -> bool:
         """Whether entries of this ledger may be in it that cannot be found."""

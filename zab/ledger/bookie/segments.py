@@ -4,6 +4,9 @@ A search is a generator: it yields the bytes that it needs (`Wanted`), is sent t
 returns what it found. It looks at the newest segment first. `UnreadableError` says that the answer is not known: an
 entry, or an index, is damaged, or a suspect segment may have what was not found. So damage never looks like absence.
 
+A search looks only at the segments that have the ledger, of which there is a table: there may be many thousands of
+segments, and a batch of entries is as many searches.
+
 What was read is kept in a cache by segment, so that it cannot be old.
 """
 
@@ -16,6 +19,7 @@ from typing import Final, TypeAlias, TypeVar
 import attrs
 
 from zab.ledger.bookie.segment import LedgerIndex, Row, Segment, SegmentDamagedError, parse_index
+from zab.ledger.bookie.tombstones import runs_of
 
 RECORD_OVERHEAD_BYTES: Final = 200
 """What a record takes in the cache besides its bytes, in round numbers."""
@@ -49,15 +53,23 @@ class Segments:
     """The segments of a bookie."""
 
     def __init__(self, found: Iterable[Segment], *, read_ahead_bytes: int, cache_bytes: int) -> None:
-        self._by_number = {segment.number: segment for segment in found}
+        self._by_number: dict[int, Segment] = {}
         self._newest: tuple[Segment, ...] = ()
+        self._having: dict[int, tuple[Segment, ...]] = {}
+        """The segments that have a ledger, the newest first. Ledgers that are in one alone share a tuple."""
+        self._suspects: tuple[Segment, ...] = ()
         self._read_ahead_bytes = read_ahead_bytes
         self._cache: OrderedDict[tuple[int, int, int], bytes | LedgerIndex] = OrderedDict()
         """By segment, ledger, and position of the entry; an index has the position -1."""
         self._cache_bytes_max = cache_bytes
         self._cache_bytes = 0
+        self._reported: set[int] = set()
+        """Those of which it was said that they cannot be read."""
         self.reports: list[str] = []
         """Sentences for the operator; the bookie empties it."""
+        for segment in sorted(found, key=lambda segment: segment.rank):
+            self._by_number[segment.number] = segment
+            self._note(segment)
         self._sort()
 
     def __len__(self) -> int:
@@ -71,21 +83,43 @@ class Segments:
         """A flush has made a segment."""
         assert not self._newest or segment.rank > self._newest[0].rank
         self._by_number[segment.number] = segment
+        self._note(segment)
         self._sort()
+
+    def _note(self, segment: Segment) -> None:
+        """Its ledgers are in it, and it is newer than all others."""
+        alone, having = (segment,), self._having
+        for ledger in segment.ledgers:
+            others = having.get(ledger)
+            having[ledger] = alone if others is None else (segment, *others)
 
     def replace(self, numbers: Iterable[int], segment: Segment | None) -> None:
         """Take segments out, and one in with what they had."""
-        for number in numbers:
-            del self._by_number[number]
+        gone = {number: self._by_number.pop(number) for number in numbers}
+        self._reported.difference_update(gone)
+        for ledger in {ledger for each in gone.values() for ledger in each.ledgers}:
+            having = [each for each in self._having.pop(ledger) if each.number not in gone]
+            if segment is not None and segment.row(ledger) is not None:
+                having.append(segment)
+                having.sort(key=lambda each: -each.rank)
+            if having:
+                self._having[ledger] = tuple(having)
         if segment is not None:
             self._by_number[segment.number] = segment
-        gone = set(numbers)
         for key in [key for key in self._cache if key[0] in gone]:
             self._cache_bytes -= _weight(self._cache.pop(key))
         self._sort()
 
     def _sort(self) -> None:
         self._newest = tuple(sorted(self._by_number.values(), key=lambda segment: -segment.rank))
+        self._find_suspects()
+
+    def _find_suspects(self) -> None:
+        self._suspects = tuple(segment for segment in self._newest if segment.is_suspect)
+
+    def may_hide_last(self, ledger: int) -> bool:
+        """Whether there may be an entry of this ledger above those that are known."""
+        return any(not segment.is_readable and segment.may_hide(ledger) for segment in self._suspects)
 
     # --------------------------------------------------------------------------------------------------------- searches
 
@@ -98,20 +132,20 @@ class Segments:
                 continue
 
     def _find(self, ledger: int, entry: int) -> Search[bytes | None]:
-        newest = self._newest
-        for segment in newest:
+        for segment in self._having.get(ledger, ()):
             row = segment.row(ledger)
-            if row is None or not row.first <= entry <= row.last:
+            assert row is not None
+            if not row.first <= entry <= row.last:
                 continue
             index = yield from self._index(segment, row)
             at = index.find(entry)
             if at is not None:
                 return (yield from self._record(segment, index, at))
-        if any(segment.may_hide(ledger) for segment in newest):
+        if any(segment.may_hide(ledger) for segment in self._suspects):
             raise UnreadableError(f"entry {entry} of ledger {ledger} may be in a segment that is damaged")
         return None
 
-    def ids(self, ledger: int, count_max: int) -> Search[list[range] | None]:
+    def ids(self, ledger: int, count_max: int) -> Search[list[tuple[int, int]] | None]:
         """The ids of the entries of a ledger as runs, in no order, some twice; None: more than `count_max` runs.
         Raises UnreadableError."""
         while True:
@@ -120,19 +154,15 @@ class Segments:
             except _ReplacedError:
                 continue
 
-    def _ids(self, ledger: int, count_max: int) -> Search[list[range] | None]:
-        runs: list[range] = []
-        for segment in self._newest:
+    def _ids(self, ledger: int, count_max: int) -> Search[list[tuple[int, int]] | None]:
+        runs: list[tuple[int, int]] = []
+        if any(segment.may_hide(ledger) for segment in self._suspects):
+            raise UnreadableError(f"entries of ledger {ledger} may be in a segment that is damaged")
+        for segment in self._having.get(ledger, ()):
             row = segment.row(ledger)
-            if segment.may_hide(ledger):
-                raise UnreadableError(f"entries of ledger {ledger} may be in a segment that is damaged")
-            if row is None:
-                continue
+            assert row is not None
             index = yield from self._index(segment, row)
-            if isinstance(index.ids, range):
-                runs.append(index.ids)
-            else:
-                runs += [range(each, each + 1) for each in index.ids]
+            runs += [(row.first, row.last)] if isinstance(index.ids, range) else runs_of(index.ids)
             if len(runs) > count_max:
                 return None
         return runs
@@ -144,7 +174,7 @@ class Segments:
             return known
         block = yield from self._read(segment, row.index_offset, row.index_bytes)
         try:
-            index = parse_index(row, block)
+            index = parse_index(row, block, segment.size)
         except SegmentDamagedError as error:
             raise self._suspected(segment, error) from error
         self._keep(key, index)
@@ -171,16 +201,30 @@ class Segments:
         return records[0]
 
     def _read(self, segment: Segment, offset: int, size: int) -> Search[bytes]:
+        if offset + size > segment.size:
+            raise self._suspected(segment, f"{size} bytes at offset {offset} are not in it")
         data = yield Wanted(segment.number, offset, size)
         if self._by_number.get(segment.number) is not segment:
             raise _ReplacedError
-        if data is None or len(data) != size:
-            raise self._suspected(segment, f"{size} bytes at offset {offset} cannot be read")
+        if data is None:
+            # It need not be so next time, for want of a descriptor for instance; and whoever needs these bytes to say
+            # that an entry is not here asks for them again.
+            raise self._refused(segment)
+        if len(data) != size:
+            raise self._suspected(segment, f"{size} bytes at offset {offset} are not there")
         return data
+
+    def _refused(self, segment: Segment) -> UnreadableError:
+        reason = f"segment {segment.number:016x} cannot be read"
+        if segment.number not in self._reported:
+            self._reported.add(segment.number)
+            self.reports.append(f"{reason} now -> what needs it is answered with an I/O error")
+        return UnreadableError(reason)
 
     def _suspected(self, segment: Segment, reason: object) -> UnreadableError:
         if not segment.is_suspect:
             segment.is_suspect = True
+            self._find_suspects()
             self.reports.append(
                 f"segment {segment.number:016x} is damaged: {reason} -> what is not found in it is answered with an I/O"
                 " error; have its ledgers copied from other bookies"

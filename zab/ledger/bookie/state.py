@@ -32,7 +32,7 @@ import attrs
 from zab.ledger.bookie.config import Identity
 from zab.ledger.bookie.ledgers import Ledger, LedgerTable
 from zab.ledger.bookie.segment import ForeignFileError
-from zab.ledger.entries.envelope import lac_header_of
+from zab.ledger.entries.envelope import MalformedEntryError, lac_header_of
 from zab.ledger.entries.keys import KEY_BYTES
 
 DIRECTORY: Final = "state"
@@ -72,12 +72,11 @@ def pack_ledgers(ledgers: Iterable[Ledger]) -> bytes:
     )
 
 
-def pack_state(
-    identity: Identity, number: int, ledgers: Sequence[bytes], count: int, tombstones: Sequence[tuple[int, int]]
-) -> bytes:
+def pack_state(identity: Identity, number: int, ledgers: Sequence[bytes], count: int, tombstones: bytes) -> bytes:
     """The content of a state file."""
-    head = _HEADER.pack(b"BSTA", _VERSION, identity.instance, identity.uuid, number, count, len(tombstones))
-    body = b"".join((*ledgers, *(_RUN.pack(*run) for run in tombstones)))
+    runs = len(tombstones) // _RUN.size
+    head = _HEADER.pack(b"BSTA", _VERSION, identity.instance, identity.uuid, number, count, runs)
+    body = b"".join((*ledgers, tombstones))
     return b"".join((head, _CRC.pack(crc32(head)), body, _CRC.pack(crc32(body))))
 
 
@@ -93,7 +92,7 @@ def read_state(data: bytes, number: int, identity: Identity) -> LedgerTable | No
         raise ForeignFileError(f"{state_path(number)} belongs to another bookie or another cluster")
     try:
         return _read_body(body, count, runs)
-    except struct.error:
+    except (struct.error, MalformedEntryError):
         return None
 
 
@@ -110,7 +109,10 @@ def _read_body(body: memoryview, count: int, runs: int) -> LedgerTable | None:
         ledgers.append(ledger)
         at += length
     for _ in range(runs):
-        table.tombstones.add_run(*_RUN.unpack_from(body, at))
+        first, last = _RUN.unpack_from(body, at)
+        if not 0 <= first <= last:
+            return None
+        table.tombstones.add_run(first, last)
         at += _RUN.size
     table.by_id.update((ledger.id, ledger) for ledger in ledgers if ledger.id not in table.tombstones)
     return table if at == len(body) else None

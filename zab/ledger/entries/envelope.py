@@ -59,6 +59,12 @@ class Entry:
     """The payload bytes of all entries of the ledger up to this one, with it."""
     payload: bytes = b""
 
+    @property
+    def proved_lac(self) -> int:
+        """An entry that was confirmed when this one was made, and all before it; `NONE`: none is proved. BookKeeper's
+        repair makes entries again with the LAC that it knew, which comes after them: it is not counted."""
+        return self.last_confirmed if self.last_confirmed < self.entry else NONE
+
 
 def header_of(envelope: bytes | memoryview) -> tuple[int, int, int, int]:
     """Ledger id, entry id, last confirmed entry and length, none of it verified. Raises MalformedEntryError."""

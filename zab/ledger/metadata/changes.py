@@ -115,5 +115,7 @@ def _check_recovered(before: tuple[Fragment, ...], after: LedgerMetadata) -> Non
     recovered = after.fragments[len(stay) :]
     if recovered and recovered[0].first != first:
         raise ForbiddenChangeError(f"the last fragment began at {first}, after recovery at {recovered[0].first}")
+    if not recovered and after.last >= first:
+        raise ForbiddenChangeError(f"a recovery ends at {after.last}, in a last fragment that is gone")
     if after.last < first - 1:
         raise ForbiddenChangeError(f"a recovery ends at {after.last}, before the last fragment, which began at {first}")

@@ -21,7 +21,8 @@ from typing import Final
 from attrs import evolve, field, frozen
 
 from zab.ledger.entries.digests import DigestType
-from zab.ledger.entries.ids import BookieId
+from zab.ledger.entries.ids import ID_MAX, BookieId
+from zab.ledger.quorums.write_sets import ENSEMBLE_SIZE_MAX
 
 NONE: Final = -1
 """In place of the last entry of a ledger that is empty or not closed."""
@@ -147,6 +148,8 @@ def _broken(metadata: LedgerMetadata) -> Iterator[str]:
     size, writes, acks = metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum
     if not 1 <= acks <= writes <= size:
         yield f"quorums are {size}/{writes}/{acks}, not 1 <= ack <= write <= ensemble"
+    if size > ENSEMBLE_SIZE_MAX:
+        yield f"an ensemble of {size} bookies, at most {ENSEMBLE_SIZE_MAX} are possible"
     if not metadata.fragments:
         yield "there is no fragment"
         return
@@ -155,6 +158,8 @@ def _broken(metadata: LedgerMetadata) -> Iterator[str]:
         yield f"the first fragment begins at entry {firsts[0]}"
     if any(first >= following for first, following in pairwise(firsts)):
         yield f"fragments are not in order: {firsts[:20]}"
+    if firsts[-1] > ID_MAX:
+        yield f"a fragment begins at entry {firsts[-1]}"
     for fragment in metadata.fragments:
         if len(set(fragment.ensemble)) != size or len(fragment.ensemble) != size:
             yield f"the fragment from {fragment.first} has not {size} distinct bookies: {fragment.ensemble[:20]}"
@@ -170,7 +175,7 @@ def _broken_end(metadata: LedgerMetadata) -> Iterator[str]:
             yield f"the end {last} with {length} bytes of a ledger that is not closed"
     elif last < metadata.last_fragment.first - 1:
         yield f"the end {last} before the last fragment, which begins at {metadata.last_fragment.first}"
-    elif length < 0 or (last == NONE and length > 0):
+    elif not 0 <= length <= ID_MAX or last > ID_MAX or (last == NONE and length > 0):
         yield f"{length} bytes up to entry {last}"
 
 

@@ -20,7 +20,6 @@ from collections.abc import Iterable, Sequence, Set
 from enum import Enum
 from math import log
 from random import Random
-from typing import Final
 
 from attrs import field, frozen
 from attrs.validators import ge, instance_of
@@ -29,9 +28,7 @@ from zab.ledger.entries.ids import BookieId
 from zab.ledger.placement.nodes import DEFAULT_RACK, BookieNode
 from zab.ledger.placement.quarantine import Quarantine
 from zab.ledger.placement.racks import broken_around, broken_windows, find_ensemble
-
-ENSEMBLE_SIZE_MAX: Final = 100
-"""A larger ensemble is refused: BookKeeper's users have a handful, and the search goes one call deeper for each."""
+from zab.ledger.quorums.write_sets import ENSEMBLE_SIZE_MAX
 
 
 class NotEnoughBookiesError(Exception):

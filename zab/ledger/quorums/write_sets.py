@@ -7,6 +7,10 @@ Not here: which bookies these indexes are (`zab.ledger.metadata`), who has ackno
 """
 
 from functools import cache
+from typing import Final
+
+ENSEMBLE_SIZE_MAX: Final = 100
+"""A larger ensemble is refused: BookKeeper's users have a handful, and the write sets of one have E x Qw members."""
 
 
 @cache

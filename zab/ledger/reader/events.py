@@ -46,7 +46,7 @@ class ReaderSettings:
     poll_ms: int = 10_000
     """How long a bookie holds a long poll."""
     patience_ms: int = 30_000
-    """How long a read waits for the metadata before it fails."""
+    """How long a question waits for the metadata before it fails."""
 
 
 # ------------------------------------------------------------------------------------------------------------- inputs
@@ -139,14 +139,16 @@ class NotConfirmed:
 
 @frozen
 class EntryLost:
-    """All replicas answered, and none has the entry, which was confirmed."""
+    """All replicas that the newest metadata name answered, and none has the entry. It was confirmed, unless it was
+    asked for with `is_unconfirmed`."""
 
     entry: int
 
 
 @frozen
 class ReadUnavailable:
-    """Some replicas could not be asked, and the others do not have the entry. Asking again may help."""
+    """Some replicas could not be asked, or the newest metadata could not be read, and the others do not have the entry.
+    Asking again may help."""
 
     entry: int
     said: Mapping[BookieId, Status] = field(factory=dict, hash=False)
@@ -172,7 +174,8 @@ class WrongPassword:
 
 @frozen
 class MetadataUnreadable:
-    """The coordination service refuses to show the metadata, or they are damaged. No bookie was asked."""
+    """The metadata are damaged, or the coordination service refuses to show them: then every question ends like this.
+    Or it has not shown them in time: then a later question may be answered."""
 
     reason: str
 

@@ -161,7 +161,9 @@ class Fetching:
         if status == Status.BAD_REQUEST and isinstance(run.request, ReadBatch):
             self._without_batches.add(run.bookie)
             return
-        if not status.proves_absence:
+        if status.proves_absence:
+            self._replicas.on_absent(run.bookie, now_ms)
+        else:
             self._replicas.on_failed(run.bookie, now_ms)
         for number in run.entries[:1] if status.proves_absence else run.entries:
             if (wanted := run.range.wanted.get(number)) is not None:

@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from attrs import define, field
 
+from zab.ledger.entries.digests import DigestType
 from zab.ledger.entries.envelope import Digest, DigestMismatchError, MalformedEntryError, header_of
 from zab.ledger.entries.ids import NONE, BookieId
 from zab.ledger.metadata.ledger_metadata import LedgerMetadata
@@ -25,7 +26,8 @@ from zab.ledger.wire.status import Status
 
 
 def proved_lac(digest: Digest, ledger: int, answer: LacRead) -> int | None:
-    """The highest LAC that this answer proves; None: none."""
+    """The highest LAC that this answer proves; -1: that of a bookie that has heard of none; None: it proves nothing. A
+    LAC that is not before its entry is damage where no digest covers it, and is not counted in any case."""
     proved: list[int] = []
     if answer.packet:
         with suppress(DigestMismatchError):
@@ -33,8 +35,8 @@ def proved_lac(digest: Digest, ledger: int, answer: LacRead) -> int | None:
     if answer.envelope:
         with suppress(DigestMismatchError, MalformedEntryError):
             entry = digest.open(answer.envelope, ledger, header_of(answer.envelope)[1])
-            if entry.last_confirmed < entry.entry:
-                proved.append(entry.last_confirmed)
+            if digest.type is not DigestType.DUMMY or entry.last_confirmed < entry.entry:
+                proved.append(entry.proved_lac)
     return max(proved, default=None)
 
 

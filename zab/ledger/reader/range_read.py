@@ -37,11 +37,12 @@ class Wanted:
     def has_answered(self, bookie: BookieId) -> bool:
         return bookie in self.said or bookie in self.damaged
 
-    def failure(self) -> ReadOutcome:
-        """Why no replica has served it. Not found comes last, since it would be taken for a proof."""
+    def failure(self, *, is_proved: bool = True) -> ReadOutcome:
+        """Why no replica has served it. Not found comes last, since it would be taken for a proof; it is none if these
+        may not be all replicas."""
         if self.damaged:
             return DigestError(self.entry, frozenset(self.damaged))
-        if any(not status.proves_absence for status in self.said.values()):
+        if not is_proved or any(not status.proves_absence for status in self.said.values()):
             return ReadUnavailable(self.entry, dict(self.said))
         return EntryLost(self.entry)
 

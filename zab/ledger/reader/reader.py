@@ -69,8 +69,8 @@ class Reader:
         self._versioned: VersionedMetadata | None = None
         self._ended: ReadOutcome | None = None
         self._lac = NONE
-        self._waiting: list[Question] = []
-        """What was asked before the metadata were known."""
+        self._waiting: list[tuple[int, ReadRange | Tail | LearnLac]] = []
+        """What was asked before the metadata were known, and until when it waits for them."""
         self._ranges: dict[Hashable, RangeRead] = {}
         self._tails: dict[Hashable, TailRead] = {}
         self._lacs: dict[Hashable, LacQuestion] = {}
@@ -96,7 +96,7 @@ class Reader:
     @property
     def deadline_ms(self) -> int | None:
         """When `step` has to be called at the latest; None: only with inputs."""
-        times: list[int | None] = [self._driver.deadline_ms]
+        times: list[int | None] = [self._driver.deadline_ms, *(until_ms for until_ms, _ in self._waiting)]
         if self._versioned is not None:
             times.append(self._fetching.deadline_ms)
         times += [question.deadline_ms for question in self._lacs.values()]
@@ -112,10 +112,12 @@ class Reader:
         self._effects += self._driver.advance(now_ms)
         if self._versioned is not None and self._ended is None:
             waiting, self._waiting = self._waiting, []
-            for question in waiting:
+            for _, question in waiting:
                 self._on_question(question, self._versioned.metadata)
             self._work(self._versioned.metadata)
             self._effects += self._driver.advance(now_ms)
+        elif self._waiting:
+            self._give_up_waiting()
         effects, self._effects = self._effects, []
         return effects
 
@@ -152,13 +154,20 @@ class Reader:
                 elif each.token in self._tokens():
                     raise ValueError(f"two questions have the token {each.token!r}")
                 else:
-                    self._waiting.append(each)
+                    self._waiting.append((self._now_ms + self._settings.patience_ms, each))
+
+    def _give_up_waiting(self) -> None:
+        """The coordination service has not shown the metadata in time."""
+        late = [question for until_ms, question in self._waiting if until_ms <= self._now_ms]
+        self._waiting = [each for each in self._waiting if each[0] > self._now_ms]
+        outcome = MetadataUnreadable(f"the coordination service has not answered for {self._settings.patience_ms} ms")
+        self._effects += [Completed(question.token, outcome) for question in late]
 
     def _tokens(self) -> set[Hashable]:
-        waiting = (question.token for question in self._waiting)
+        waiting = (question.token for _, question in self._waiting)
         return {*self._ranges, *self._tails, *self._lacs, *waiting}
 
-    def _on_question(self, question: Question, metadata: LedgerMetadata) -> None:
+    def _on_question(self, question: ReadRange | Tail | LearnLac, metadata: LedgerMetadata) -> None:
         match question:
             case ReadRange(token, first, last, is_unconfirmed):
                 is_refused = last > self._lac and (metadata.is_closed or not is_unconfirmed)
@@ -181,7 +190,7 @@ class Reader:
         self._effects += [Send(bookie, ReadLac(self._ledger)) for bookie in metadata.last_fragment.ensemble]
 
     def _stop(self, token: Hashable) -> None:
-        self._waiting = [question for question in self._waiting if question.token != token]
+        self._waiting = [each for each in self._waiting if each[1].token != token]
         self._lacs.pop(token, None)
         if (of := self._range_of(token)) is not None:
             self._fetching.forget(of)
@@ -214,12 +223,13 @@ class Reader:
             except DigestMismatchError:
                 self._replicas.mismatches += 1
         previous = NONE if request.previous_lac is None else request.previous_lac
+        hint = NONE if answer.max_lac is None else answer.max_lac
         for tail in self._tails.values():
             if tail.bookie != bookie or tail.request != request:
                 continue
             if self._lac > previous:
                 tail.on_news()
-            elif answer.status == Status.OK and (answer.envelope or (answer.max_lac or NONE) > previous):
+            elif answer.status == Status.OK and (answer.envelope or hint > previous):
                 self._effects.append(tail.prove(bookie, self._now_ms))
             else:
                 tail.rest(self._now_ms)
@@ -238,8 +248,7 @@ class Reader:
                     tail.rest(self._now_ms)
 
     def _on_entry(self, entry: Entry) -> None:
-        if entry.last_confirmed < entry.entry:
-            self._raise(entry.last_confirmed)
+        self._raise(entry.proved_lac)
 
     def _raise(self, proved: int) -> None:
         """A record of the writer says that this entry was confirmed. The end of a closed ledger does not move."""
@@ -278,7 +287,7 @@ class Reader:
         for wanted in of.wanted.values():
             if wanted.look_until_ms is not None and self._now_ms >= wanted.look_until_ms:
                 wanted.look_until_ms = None
-                of.fail(wanted, wanted.failure())
+                of.fail(wanted, wanted.failure(is_proved=False))
         if of.outcome is not None:
             self._finish(of, of.outcome)
         else:
@@ -335,6 +344,8 @@ class Reader:
     def _end(self, outcome: ReadOutcome) -> None:
         """Nothing can be read, from now on."""
         self._ended = outcome
+        for of in self._all_ranges():
+            self._fetching.forget(of)
         self._effects += [Completed(token, outcome) for token in self._tokens()]
         for each in (self._ranges, self._tails, self._lacs, self._waiting):
             each.clear()

@@ -1,8 +1,8 @@
 """Which replica is asked first, and when a second one is asked as well.
 
-order     healthy bookies, then read-only ones, then those that failed or were slow within the last minute, then
-          those that are not registered, which are tried all the same. Within each: the bookie that served well so
-          far, so that its read-ahead works, then in the order of the write set
+order     healthy bookies, then read-only ones, then those that failed, were slow or lacked entries within the last
+          minute, then those that are not registered, which are tried all the same. Within each: the bookie that
+          served well so far, so that its read-ahead works, then in the order of the write set
 hedging   a read that takes longer than usual is asked of the next replica too, and the first good answer counts.
           Only so many reads are: else a slow cluster would get twice the load
 """
@@ -22,6 +22,8 @@ from zab.ledger.store.events import BookiesKnown
 _LATENCIES_MAX: Final = 128
 _HEDGES_MAX: Final = 10.0
 """How many hedges may be saved up."""
+_ABSENCES_MAX: Final = 3
+"""A bookie that does not have what it is asked for, so often in a row, lacks more: each answer is about one entry."""
 
 
 @define
@@ -32,6 +34,7 @@ class Replicas:
     _known: BookiesKnown | None = None
     _registered: frozenset[BookieId] = frozenset()
     _failed_ms: dict[BookieId, int] = field(factory=dict)
+    _absences: dict[BookieId, int] = field(factory=dict)
     _latencies: dict[BookieId, deque[int]] = field(factory=dict)
     _hedges: float = 1.0
     preferred: BookieId | None = None
@@ -67,7 +70,15 @@ class Replicas:
         if self.preferred == bookie:
             self.preferred = None
 
+    def on_absent(self, bookie: BookieId, now_ms: int) -> None:
+        """It does not have an entry, which is no failure by itself."""
+        self._absences[bookie] = self._absences.get(bookie, 0) + 1
+        if self._absences[bookie] >= _ABSENCES_MAX:
+            del self._absences[bookie]
+            self.on_failed(bookie, now_ms)
+
     def on_served(self, bookie: BookieId, took_ms: int) -> None:
+        self._absences.pop(bookie, None)
         self._latencies.setdefault(bookie, deque(maxlen=_LATENCIES_MAX)).append(took_ms)
 
     def on_asked(self) -> None:

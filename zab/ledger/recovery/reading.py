@@ -19,6 +19,7 @@ import enum
 
 from attrs import define, field
 
+from zab.ledger.entries.digests import DigestType
 from zab.ledger.entries.envelope import Digest, DigestMismatchError, Entry, MalformedEntryError, header_of
 from zab.ledger.entries.ids import NONE, BookieId
 from zab.ledger.metadata.ledger_metadata import LedgerMetadata
@@ -38,13 +39,14 @@ class Verdict(enum.Enum):
 
 
 def opened(digest: Digest, ledger: int, entry: int, envelope: bytes) -> Entry | None:
-    """The entry in this envelope, None if it is damaged, another one, or names a LAC that is not before it. `entry` -1:
-    any entry."""
+    """The entry in this envelope, None if it is damaged or another one. `entry` -1: any entry. A LAC that is not before
+    its entry is damage where no digest covers it; else the entry is a copy that BookKeeper's repair made."""
     try:
         found = digest.open(envelope, ledger, header_of(envelope)[1] if entry == NONE else entry)
     except (DigestMismatchError, MalformedEntryError):
         return None
-    return found if NONE <= found.last_confirmed < found.entry else None
+    is_sound = digest.type is not DigestType.DUMMY or NONE <= found.last_confirmed < found.entry
+    return found if is_sound else None
 
 
 @define
@@ -83,7 +85,7 @@ class LacPhase:
             self.asking.on_nothing(bookie, Status.IO_ERROR, now_ms)
         else:
             self.asking.on_proof(bookie)
-            self.start = max(self.start, entry.last_confirmed)
+            self.start = max(self.start, entry.proved_lac)
             if self.newest is None or entry.entry > self.newest.entry:
                 self.newest = entry
 

@@ -26,7 +26,7 @@ from zab.coordination.driver import Connected, Driver, Event, Expired, Results, 
 from zab.coordination.operations import CoordinationError
 from zab.coordination.steps import Steps
 from zab.ledger.entries.envelope import Digest
-from zab.ledger.entries.ids import NONE, BookieId
+from zab.ledger.entries.ids import ID_MAX, NONE, BookieId
 from zab.ledger.metadata.changes import BY_RECOVERY, ForbiddenChangeError
 from zab.ledger.metadata.ledger_metadata import InvalidMetadataError, LedgerMetadata, VersionedMetadata
 from zab.ledger.placement.placement import NotEnoughBookiesError, Placement
@@ -254,7 +254,7 @@ class Recovery:
         while self._last is None:
             self._use_verdicts()
             self._confirm()
-            if self._last is not None or not self._has_room():
+            if self._last is not None or self._unread > ID_MAX or not self._has_room():
                 break
             fences = True
             self._reads[self._unread] = EntryRead.of(

@@ -108,7 +108,7 @@ class WriteBack:
 
     def on_answer(self, bookie: BookieId, entry: int, status: Status, now_ms: int) -> None:
         adding = next((each for each in self._pending if each.entry == entry), None)
-        if adding is None:
+        if adding is None or bookie not in adding.slots.bookies:
             return
         key = (entry, bookie)
         self._deadlines.pop(key, None)
@@ -142,9 +142,13 @@ class WriteBack:
             confirmed.append(adding.entry)
             self.pending_bytes -= len(adding.request.envelope)
             for bookie in adding.slots.bookies:
-                for timers in (self._deadlines, self._busy, self._again):
-                    timers.pop((adding.entry, bookie), None)
+                self._forget(adding.entry, bookie)
         return confirmed
+
+    def _forget(self, entry: int, bookie: BookieId) -> None:
+        """Nobody waits for this bookie's answer any longer."""
+        for timers in (self._deadlines, self._busy, self._again):
+            timers.pop((entry, bookie), None)
 
     def mend(self, now_ms: int) -> Iterator[Send]:
         """Replace the members that have failed and that entries under way need. Raises StuckError."""
@@ -167,7 +171,12 @@ class WriteBack:
             self.fragments.pop()
         self.fragments.append(Fragment(first, tuple(ensemble)))
         for adding in self._pending:
-            for bookie in adding.slots.repair(ensemble, frozenset(self._failed)):
+            before = tuple(adding.slots.bookies)
+            to_send = adding.slots.repair(ensemble, frozenset(self._failed))
+            for bookie in before:
+                if bookie not in adding.slots.bookies:
+                    self._forget(adding.entry, bookie)
+            for bookie in to_send:
                 yield self._send(adding, bookie, now_ms)
 
     def _send(self, adding: _Adding, bookie: BookieId, now_ms: int) -> Send:

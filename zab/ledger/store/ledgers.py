@@ -36,7 +36,12 @@ from zab.coordination.operations import (
 )
 from zab.coordination.steps import Steps, read
 from zab.ledger.metadata.changes import ALL_CHANGES, Change, ForbiddenChangeError, check_change
-from zab.ledger.metadata.ledger_metadata import FORMAT_VERSION, LedgerMetadata, VersionedMetadata
+from zab.ledger.metadata.ledger_metadata import (
+    FORMAT_VERSION,
+    InvalidMetadataError,
+    LedgerMetadata,
+    VersionedMetadata,
+)
 from zab.ledger.metadata.paths import inner_names, ledger_path, ledgers_in, parents_of, top_names
 from zab.ledger.metadata.serialized import decode_metadata, encode_metadata
 from zab.ledger.store.ids import new_ledger_id
@@ -69,7 +74,23 @@ class Deleted:
     """The ledger is gone."""
 
 
+@frozen
+class Created:
+    """The ledger is there, and open: its writer may begin."""
+
+    versioned: VersionedMetadata
+
+
+@frozen
+class CreatedAndRecovered:
+    """The ledger was created, and the answer was lost. Before that was noticed, somebody recovered it, or began to: it
+    is empty, and nobody can write it. `versioned`: what is there now."""
+
+    versioned: VersionedMetadata
+
+
 ChangeOutcome: TypeAlias = Changed | Refused | Lost
+CreateOutcome: TypeAlias = Created | CreatedAndRecovered
 
 # ---------------------------------------------------------------------------------------------------------------- reads
 
@@ -97,16 +118,16 @@ def _versioned(path: str, ledger: int, found: Result) -> VersionedMetadata | Non
 # --------------------------------------------------------------------------------------------------------------- writes
 
 
-def create_ledger(root: str, metadata: LedgerMetadata) -> Steps[VersionedMetadata]:
+def create_ledger(root: str, metadata: LedgerMetadata) -> Steps[CreateOutcome]:
     """A new ledger with these first metadata, which have a token: it decides whether a create whose answer was lost was
     this one."""
-    if metadata.token is None or metadata.format_version != FORMAT_VERSION or not metadata.is_open:
+    if not metadata.token or metadata.format_version != FORMAT_VERSION or not metadata.is_open:
         raise ForbiddenChangeError("a ledger begins open, with a token, in the newest format")
     while True:
         ledger = yield from new_ledger_id(root)
-        created = yield from _create_as(root, ledger, metadata)
-        if created is not None:
-            return created
+        versioned = yield from _create_as(root, ledger, metadata)
+        if versioned is not None:
+            return Created(versioned) if versioned.metadata.is_open else CreatedAndRecovered(versioned)
 
 
 def _create_as(root: str, ledger: int, metadata: LedgerMetadata) -> Steps[VersionedMetadata | None]:
@@ -120,7 +141,10 @@ def _create_as(root: str, ledger: int, metadata: LedgerMetadata) -> Steps[Versio
         if created.error == ZooKeeperError.NODEEXISTS or created.is_lost:
             _, found = yield from read((Sync(path), Get(path)))
             if not found.is_missing:
-                there = _versioned(path, ledger, found)
+                try:
+                    there = _versioned(path, ledger, found)
+                except InvalidMetadataError:
+                    return None
                 return there if there is not None and _is_own(there.metadata, metadata) else None
         elif created.is_missing:
             yield from _make_parents(root, path)

@@ -124,6 +124,7 @@ class Ending:
         self._held, self.end = None, end
         self.state, self.reason = state, reason
         self._given_up_at, self.is_writing = None, False
+        self.unknown = range(0)
         for op in ops:
             outcome = Appended(op.entry) if op.entry <= end.last else NotAppended(reason)
             self._tell(op.token, outcome)

@@ -80,9 +80,7 @@ class EnsembleChange:
 
 @frozen
 class Kept:
-    """These bookies failed, and stay."""
-
-    bookies: frozenset[BookieId]
+    """Nobody can replace the bookies that failed: they stay, and are tried again."""
 
 
 class EnsembleChanges:
@@ -145,7 +143,7 @@ class EnsembleChanges:
         self._kept = frozenset(left.values())
         self._retry_at = now_ms + self._settings.retry_ms
         if tuple(new) == ensemble:
-            return Kept(self._kept)
+            return Kept()
         change = EnsembleChange(versioned, lac + 1, tuple(new), tuple(self._failing.values()))
         if self._is_once_too_often(now_ms):
             return Reason.TOO_MANY_CHANGES

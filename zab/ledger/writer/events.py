@@ -20,6 +20,7 @@ from attrs import define, frozen
 
 from zab.coordination.driver import FromCoordination, Submit
 from zab.ledger.entries.ids import BookieId
+from zab.ledger.metadata.ledger_metadata import LedgerState
 from zab.ledger.store.events import Answered, BookieLost, BookiesKnown, Completed, Send
 
 # ------------------------------------------------------------------------------------------------------------- inputs
@@ -57,6 +58,14 @@ class Resolve:
 WriterInput: TypeAlias = Append | Cancel | Close | Resolve | Answered | BookieLost | BookiesKnown | FromCoordination
 
 # ------------------------------------------------------------------------------------------------------------ outcomes
+
+
+class LedgerNotOpenError(Exception):
+    """A writer is made for a ledger that is closed, or that somebody recovers: nobody can write it any more."""
+
+    def __init__(self, ledger: int, state: LedgerState) -> None:
+        super().__init__(f"ledger {ledger} is {state.name}, and cannot be written -> create another one")
+        self.ledger = ledger
 
 
 class WriterState(Enum):
@@ -127,7 +136,8 @@ class CloseFailed:
 
 @frozen
 class Resolved:
-    """The ledger is closed: which of the entries with an unknown outcome are in it, and which are not."""
+    """The ledger is closed: which of the entries with an unknown outcome are in it, and which are not. Entries whose
+    callers have had a definite outcome are in neither."""
 
     last: int
     written: tuple[int, ...]

@@ -182,6 +182,11 @@ class Pipeline:
         self._is_any_forgotten = False
         self.ensemble = tuple(ensemble)
         self.peers = {bookie: self.peers.get(bookie) or Peer() for bookie in self.ensemble}
+        self.send_again(failing, now_ms)
+        return is_short
+
+    def send_again(self, failing: frozenset[BookieId], now_ms: int) -> None:
+        """Members that failed and are not `failing` now are tried again, with all that they missed."""
         for bookie, peer in self.peers.items():
             if bookie in failing:
                 peer.fail()
@@ -191,7 +196,6 @@ class Pipeline:
             for bookie in op.slots.repair(self.ensemble, failing):
                 self._send(bookie, self.peers[bookie], op, now_ms)
                 op.sent_ms = now_ms
-        return is_short
 
     # -------------------------------------------------------------------------------------------------- single bookies
 

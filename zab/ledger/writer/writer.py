@@ -51,6 +51,7 @@ from zab.ledger.writer.events import (
     Cancel,
     Close,
     FragmentShort,
+    LedgerNotOpenError,
     NotAppended,
     Reason,
     Resolve,
@@ -67,7 +68,8 @@ _NO_FAULTS: Final = frozenset({Status.READ_ONLY, Status.NO_LEDGER, Status.NO_ENT
 
 
 class LedgerWriter:
-    """`versioned`: of an open ledger that nobody has written to. `budget`: shared by the writers of a process."""
+    """`versioned`: of an open ledger that nobody has written to. `budget`: shared by the writers of a process. Raises
+    LedgerNotOpenError."""
 
     def __init__(
         self,
@@ -79,7 +81,8 @@ class LedgerWriter:
         budget: SharedBudget | None = None,
     ) -> None:
         metadata = versioned.metadata
-        assert metadata.is_open, metadata
+        if not metadata.is_open:
+            raise LedgerNotOpenError(versioned.ledger, metadata.state)
         self.versioned = versioned
         self._root = root
         self._settings = settings or WriterSettings()
@@ -230,9 +233,11 @@ class LedgerWriter:
                 self._failed(bookie, status)
 
     def _is_tried_again(self, bookie: BookieId, status: Status, entry: int) -> bool:
-        """Whether this entry is sent to this bookie once more."""
+        """Whether this entry is sent to this bookie once more, or the answer concerns nobody."""
         op, of = self._pipeline.op(entry), self._settings
-        if op is None or not op.slots.waits_for(bookie):
+        if op is None:
+            return status is Status.TOO_MANY_REQUESTS or (status is Status.UNREACHABLE and bool(of.reconnect_ms))
+        if not op.slots.waits_for(bookie):
             return False
         tries = op.tries = op.tries or {}
         tried = tries[bookie] = tries.get(bookie, 0) + 1
@@ -323,9 +328,8 @@ class LedgerWriter:
         if self._ending.is_writing or self._ending.is_sealing(self._now):
             return
         match self._changes.begin(self.versioned, self._pipeline.lac, self._now):
-            case Kept(bookies):
-                for bookie in bookies & self._pipeline.peers.keys():
-                    self._pipeline.peers[bookie].try_again()
+            case Kept():
+                self._pipeline.send_again(self._changes.failing, self._now)
             case Reason() as reason:
                 self._ending.seal(reason, self._now)
             case EnsembleChange():

@@ -1,6 +1,6 @@
 """Replicated ledgers in the simulated world: bookies, and writers, recoverers and readers of ledgers, with judges.
 
-    bookie_process, registration        one bookie on simulated ports
+    bookie_process                      one bookie on simulated ports
     client_process, wires, plan         one client: its cores, its session, its connections with bookies
     writer, recoverer, reader           what clients do
     judge, metadata_judge, bookie_judge what users are told; how metadata change; what bookies may answer

@@ -3,7 +3,7 @@ what a bookie does.
 
     "G3"        an entry has the same bytes in every answer
     "G8"        a bookie that did not have an entry at a fencing read of it never acknowledges an ordinary add of it
-    durability  what was answered with OK survives: an entry, an explicit LAC
+    durability  what was answered survives: an entry, an explicit LAC, a fence
     absence     NO_ENTRY or NO_LEDGER is said only of what the bookie has never acknowledged, or of a deleted ledger
     marks       a checkpoint never falls, and no journal above it is removed
     collection  only ledgers are removed that are gone from the metadata
@@ -67,6 +67,8 @@ class OnBookie:
     is_removed: bool = False
     is_denied: bool = False
     """Whether it had no entry at all when it answered a fencing read."""
+    is_fenced: bool = False
+    """Whether it has answered a fencing read: with an entry, or without one."""
 
 
 _NOTHING: Final = Before()
@@ -106,9 +108,11 @@ class BookieJudge:
                 self._added(bookie, request)
             case ReadEntry(ledger, entry), EntryRead(status):
                 self._read(bookie, request, answer, before)
+                self._fenced(bookie, request, status)
                 if status.proves_absence and request.previous_lac is None:
                     self._denied(bookie, ledger, entry, before, is_fencing=request.is_fencing)
             case ReadBatch(ledger, first), BatchRead(status, _, _, envelopes):
+                self._fenced(bookie, request, status)
                 for entry, envelope in enumerate(envelopes, first):
                     self._has_bytes(bookie, ledger, entry, envelope)
                 if status.proves_absence:
@@ -146,6 +150,10 @@ class BookieJudge:
         self._has_bytes(bookie, ledger, entry, answer.envelope)
         self._judge.shows(ledger, lac, f"entry {entry}, read from {bookie}")
 
+    def _fenced(self, bookie: BookieId, request: ReadEntry | ReadBatch, status: Status) -> None:
+        if request.is_fencing and (status is Status.OK or status.proves_absence):
+            self.of(bookie, request.ledger).is_fenced = True
+
     def _has_bytes(self, bookie: BookieId, ledger: int, entry: int, envelope: bytes) -> None:
         self._judge.has_bytes(ledger, entry, envelope, f"is read from {bookie}")
 
@@ -177,8 +185,10 @@ class BookieJudge:
 
     # --------------------------------------------------------------------------------------------------------- storage
 
-    def restarted(self, bookie: BookieId, ledger: int, entries: Iterable[int]) -> None:
-        """A bookie has recovered from its disk, and has these entries of a ledger."""
+    def restarted(
+        self, bookie: BookieId, ledger: int, entries: Iterable[int], *, explicit_lac: int, is_fenced: bool
+    ) -> None:
+        """A bookie has recovered from its disk: it has these entries of a ledger, this explicit LAC, and this fence."""
         on = self.of(bookie, ledger)
         known = self._judge.ledgers.get(ledger)
         if on.is_removed or known is None or known.is_deleted:
@@ -187,6 +197,10 @@ class BookieJudge:
         if lost:
             text = f"{bookie} has acknowledged entry {lost[0]} of ledger {ledger}, and has it no more after its start"
             raise SafetyError("durability", text)
+        lac = f"{bookie} has acknowledged the explicit LAC {on.explicit_lac} of ledger {ledger}, and has {explicit_lac}"
+        demand(explicit_lac >= on.explicit_lac, "durability", f"{lac} after its start")
+        fence = f"{bookie} has answered a fencing read of ledger {ledger}, and is not fenced after its start"
+        demand(is_fenced or not on.is_fenced, "durability", fence)
 
     def checkpoints(self, bookie: BookieId, mark: tuple[int, int]) -> None:
         """A bookie writes down that everything before this place in its journals (file, offset) is in its segments."""

@@ -11,14 +11,15 @@ Not here: what outlives the process (`cluster`).
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import attrs
 
-from zab.coordination.driver import Connected, FromCoordination
+from zab.coordination.steps import Pause, Steps
 from zab.ledger.bookie.bookie import Bookie
 from zab.ledger.bookie.config import UUID_BYTES, BookieConfig, Identity
-from zab.ledger.bookie.entry_files import EntryFiles
+from zab.ledger.bookie.cookie_check import LocalCookie, check_cookie, read_local_cookie, write_local_cookie
+from zab.ledger.bookie.entry_files import EntryFiles, numbers_in
 from zab.ledger.bookie.events import (
     AppendJournal,
     Asked,
@@ -31,20 +32,23 @@ from zab.ledger.bookie.events import (
     SaveCheckpoint,
     Space,
 )
+from zab.ledger.bookie.frames import DIRECTORY as JOURNAL
 from zab.ledger.bookie.journal_files import JournalFiles
+from zab.ledger.bookie.membership import Member
 from zab.ledger.bookie.opening import DamagedError, Opened, open_files
 from zab.ledger.bookie.segment import segment_path
 from zab.ledger.bookie.segments import Search, Segments
-from zab.ledger.entries.ids import BookieId
+from zab.ledger.entries.ids import NONE, BookieId
+from zab.ledger.metadata.cookies import Cookie
+from zab.ledger.metadata.service_info import ServiceInfo, bookie_endpoint, encode_service_info
 from zab.ledger.wire.codec import ServerRequest, decode_run, encode_answer
 from zab.ledger.wire.frames import FrameCutter
 from zab.ledger.wire.messages import AddEntry
 from zab.simulator.coordination.service import CoordinationService
 from zab.simulator.coordination.session import CoordinationSession
+from zab.simulator.coordination.znode_tree import ZnodeTree
 from zab.simulator.ledgers.bookie_judge import Before, BookieJudge
-from zab.simulator.ledgers.client_process import Errands
 from zab.simulator.ledgers.profile import Profile
-from zab.simulator.ledgers.registration import register
 from zab.simulator.ledgers.wires import CLOSED, Talk
 from zab.simulator.world.disk import FaultyDisk, PowerLossError
 from zab.simulator.world.job_thread import JobThread
@@ -53,6 +57,10 @@ from zab.simulator.world.machine import Machine
 from zab.simulator.world.process import Process
 from zab.simulator.world.verdict import SafetyError
 
+INSTANCE: Final = "00000000-0000-4000-8000-000000000000"
+"""The id of the root of all ledgers."""
+T = TypeVar("T")
+PORT: Final = 3181
 SPACE_US: Final = 1000
 """How long it takes to ask for the free space."""
 
@@ -70,10 +78,25 @@ class Conversation:
     count: int = 0
 
 
+def run_at_once(tree: ZnodeTree, steps: Steps[T]) -> T:
+    """Do these steps on the tree, before anything else happens, in a session of their own."""
+    session = tree.begin_session()
+    try:
+        operations = next(steps)
+        while True:
+            assert not isinstance(operations, Pause)
+            operations = steps.send(tuple(tree.apply(session, each) for each in operations))
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    finally:
+        tree.end_session(session)
+
+
 def open_bookie(
     machine: Machine, bookie_id: BookieId, profile: Profile, root: str, service: CoordinationService, judge: BookieJudge
 ) -> BookieProcess | None:
-    """Start a bookie from its disk; None: it cannot be read this time."""
+    """Start a bookie from its disk; None: it cannot be read this time. Raises CookieError: it must not start."""
     config = BookieConfig(
         flush_bytes=profile.segment_bytes,
         flush_ms=profile.flush_ms,
@@ -84,11 +107,20 @@ def open_bookie(
         space_check_ms=1_000,
         reserve_bytes=2 * profile.journal_bytes + 4 * profile.segment_bytes,
         collect_ms=profile.gc_ms,
+        compact_ms=3 * profile.gc_ms,
+        compact_daily_ms=30 * profile.gc_ms,
+        compact_small_bytes=profile.segment_bytes,
+        compact_segments_max=4,
         open_bytes_max=profile.segment_bytes,
     )
-    identity = Identity(b"i" * UUID_BYTES, bookie_id.encode().ljust(UUID_BYTES))
     disk = machine.disk
+    uuid = bookie_id.encode().ljust(UUID_BYTES)
     try:
+        local = read_local_cookie(disk)
+        data = run_at_once(service.tree, check_cookie(root, Cookie(bookie_id, ("/",), ("/",), INSTANCE), local))
+        if local is None:
+            write_local_cookie(disk, LocalCookie(data, uuid))
+        identity = Identity(b"i" * UUID_BYTES, uuid)
         opened = open_files(disk, config, identity)
     except PowerLossError:
         disk.crash(machine.rng)
@@ -100,29 +132,33 @@ def open_bookie(
         disk.kill()
         return None
     _compare(bookie_id, disk, opened, judge)
-    core = Bookie(config, opened, machine.now_ms)
+    info = encode_service_info(ServiceInfo((bookie_endpoint(bookie_id, PORT),)))
+    core = Bookie(config, opened, machine.now_ms, Member(root, bookie_id, INSTANCE.encode(), info))
     files = JournalFiles(disk, config, identity, opened.mark[0]), EntryFiles(disk, config, identity)
-    return BookieProcess(machine, bookie_id, core, files, root, service, judge, profile.session_timeout_ms)
+    return BookieProcess(machine, bookie_id, core, files, service, judge, profile.session_timeout_ms)
 
 
 def _compare(bookie_id: BookieId, disk: FaultyDisk, opened: Opened, judge: BookieJudge) -> None:
     """Compare what a bookie has after a start with what it has acknowledged."""
     segments = Segments(opened.segments, read_ahead_bytes=1, cache_bytes=1)
 
-    def search(found: Search[list[range] | None]) -> list[range] | None:
+    def search(found: Search[list[tuple[int, int]] | None]) -> list[tuple[int, int]] | None:
         data: bytes | None = None
         try:
             while True:
                 wanted = found.send(data)
                 data = disk.read(segment_path(wanted.number), wanted.offset, wanted.size)
         except StopIteration as end:
-            runs: list[range] | None = end.value
+            runs: list[tuple[int, int]] | None = end.value
             return runs
 
     for ledger in judge.ledgers_of(bookie_id):
         runs = search(segments.ids(ledger, 1 << 30))
         assert runs is not None
-        judge.restarted(bookie_id, ledger, (entry for run in runs for entry in run))
+        entries = [entry for first, last in runs for entry in range(first, last + 1)]
+        there = opened.table.get(ledger)
+        lac, is_fenced = (NONE, False) if there is None else (there.explicit_lac, there.is_fenced)
+        judge.restarted(bookie_id, ledger, entries, explicit_lac=lac, is_fenced=is_fenced)
 
 
 class BookieProcess(Process):
@@ -134,7 +170,6 @@ class BookieProcess(Process):
         bookie_id: BookieId,
         core: Bookie,
         files: tuple[JournalFiles, EntryFiles],
-        root: str,
         service: CoordinationService,
         judge: BookieJudge,
         session_timeout_ms: int,
@@ -145,19 +180,15 @@ class BookieProcess(Process):
         self.core = core
         self.judge = judge
         self.turn = self
-        self._root = root
         self._journal_files, self._entry_files = files
         self._inputs: list[Input] = []
         self._conversations: dict[Talk, Conversation] = {}
         self._takes_adds = True
-        self._is_read_only = False
         self._log_thread: LogThread[AppendJournal, JournalDurable] = LogThread(
             self, self._journal_files, self._post, self._inputs.append
         )
         self._jobs = JobThread(self)
-        self.session = CoordinationSession(self, service, session_timeout_ms, self._on_coordination)
-        self._errands = Errands()
-        self._for_errands: list[FromCoordination] = []
+        self.session = CoordinationSession(self, service, session_timeout_ms, self._post)
 
     # ----------------------------------------------------------------------------------------------------- connections
 
@@ -203,33 +234,25 @@ class BookieProcess(Process):
         self._inputs.append(each)
         self.wake(self.schedule.now)
 
-    def _on_coordination(self, each: FromCoordination) -> None:
-        self._for_errands.append(each)
-        if isinstance(each, Connected):
-            self._register()
-        self.wake(self.schedule.now)
-
-    def _register(self) -> None:
-        begin = lambda: register(self._root, self.id, is_read_only=self._is_read_only)  # noqa: E731
-        self._errands.add("register", begin)
-
     def take(self) -> bool:
         inputs, self._inputs[:] = list(self._inputs), []
         self.trace.mark(self.sid, len(inputs))
         if self.trace.sink is not None and inputs:
             self.show(f"takes {', '.join(map(self.trace.describe, inputs))}")
         self._carry_out(self.core.step(self.machine.now_ms, inputs, self.machine.wall_ms()))
-        if self.core.space.is_read_only != self._is_read_only:
-            self._is_read_only = self.core.space.is_read_only
-            self._register()
-        said, self._for_errands = self._for_errands, []
-        for submit in self._errands.step(self.machine.now_ms, said):
-            self.session.submit(submit)
+        self._look_at_tombstones()
         return True
 
+    def _look_at_tombstones(self) -> None:
+        """Show the judge which ledgers the bookie has deleted."""
+        table = self.core.table
+        if table.tombstones.last >= 0:
+            for ledger, on in self.judge.ledgers_of(self.id).items():
+                if ledger in table.tombstones and not on.is_removed:
+                    self.judge.removes(self.id, ledger)
+
     def next_deadline(self) -> int:
-        deadlines = (self.core.deadline_ms, self._errands.deadline_ms)
-        return min(each for each in deadlines if each is not None)
+        return self.core.deadline_ms
 
     def _carry_out(self, effects: Effects) -> None:
         for note in (*effects.notes, *effects.reports):
@@ -242,6 +265,8 @@ class BookieProcess(Process):
         for read in effects.reads:
             self.called()
             self.later(self.machine.disk_delay_us(), self._read, read)
+        for submit in effects.submits:
+            self.session.submit(submit)
         for talk, number, answer in effects.answers:
             self._answer(talk, number, answer)
         if effects.asks_space:
@@ -275,6 +300,8 @@ class BookieProcess(Process):
             self.judge.checkpoints(self.id, job.mark)
         with self.ends_by(PowerLossError):
             self._post(self._entry_files.perform(job))
+            if isinstance(job, SaveCheckpoint):
+                self.judge.removes_journals(self.id, min(numbers_in(self.machine.disk, JOURNAL), default=0))
         if not self.dead:
             self._jobs.done()
 

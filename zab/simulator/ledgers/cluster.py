@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from random import Random
 from typing import Final
 
-from zab.coordination.steps import Pause
+from zab.ledger.bookie.cookie_check import CookieError
 from zab.ledger.entries.ids import BookieId
 from zab.ledger.metadata.paths import ledger_of
 from zab.ledger.metadata.serialized import decode_metadata
 from zab.ledger.store.bookies import format_root
 from zab.simulator.coordination.service import CoordinationService
 from zab.simulator.ledgers.bookie_judge import BookieJudge
-from zab.simulator.ledgers.bookie_process import BookieProcess, open_bookie
+from zab.simulator.ledgers.bookie_process import INSTANCE, BookieProcess, open_bookie, run_at_once
 from zab.simulator.ledgers.client_process import ClientProcess
 from zab.simulator.ledgers.judge import Judge
 from zab.simulator.ledgers.metadata_judge import MetadataJudge
@@ -32,7 +31,8 @@ PAUSE_US: Final = 2_000 * MS
 CLIENTS_FROM: Final = 101
 """The number of the first client's machine; bookies begin with 1."""
 ROOT: Final = "/ledgers"
-INSTANCE: Final = "00000000-0000-4000-8000-000000000000"
+DECOMMISSION_US: Final = 500 * MS
+"""How long an operator needs to bring a bookie that refuses to start back under another name."""
 
 
 class LedgerCluster(Cluster):
@@ -55,6 +55,9 @@ class LedgerCluster(Cluster):
         )
         self.profile = profile
         self.capacity_bytes = CAPACITY_BYTES
+        self._names = {number: BookieId(f"b{number}") for number in range(1, profile.bookies + 1)}
+        self._disks_lost = 0
+        self._refused: set[BookieId] = set()
         self.judge = Judge()
         self.bookie_judge = BookieJudge(self.judge)
         self.service = CoordinationService(
@@ -74,15 +77,7 @@ class LedgerCluster(Cluster):
 
     def _format(self) -> None:
         """Make the root, as its operator does before anything runs."""
-        tree = self.service.tree
-        session, steps = tree.begin_session(), format_root(ROOT, INSTANCE)
-        operations = next(steps)
-        with suppress(StopIteration):
-            while True:
-                assert not isinstance(operations, Pause)
-                operations = steps.send(tuple(tree.apply(session, each) for each in operations))
-        tree.end_session(session)
-        tree.fired.clear()
+        run_at_once(self.service.tree, format_root(ROOT, INSTANCE))
 
     def _machine(self, number: int, boot: Callable[[int], BookieProcess | ClientProcess | None]) -> Machine:
         return Machine(
@@ -106,10 +101,22 @@ class LedgerCluster(Cluster):
 
     # ---------------------------------------------------------------------------------------------------------- bookies
 
-    @staticmethod
-    def id_of(number: int) -> BookieId:
+    def id_of(self, number: int) -> BookieId:
         """The id of the bookie on this machine."""
-        return BookieId(f"b{number}")
+        return self._names[number]
+
+    def lose_disk(self, number: int) -> None:
+        """The disk of a bookie is replaced by an empty one. It refuses to start until its operator brings it back under
+        another name."""
+        machine = self.bookies[number]
+        machine.stop(with_power=True)
+        machine.disk.lose_everything()
+        self.bookie_judge.loses_disk(self.id_of(number))
+
+    def rename(self, number: int) -> None:
+        """The operator has decommissioned a bookie, and brings its machine back with a new id."""
+        self._disks_lost += 1
+        self._names[number] = BookieId(f"b{number}-{self._disks_lost}")
 
     def bookie(self, number: int) -> BookieProcess | None:
         """The process of a bookie; None while there is none."""
@@ -119,7 +126,10 @@ class LedgerCluster(Cluster):
 
     def reach(self, bookie: BookieId) -> BookieProcess | None:
         """The process of a bookie that clients may connect with."""
-        return self.bookie(int(bookie[1:]))
+        for number, name in self._names.items():
+            if name == bookie:
+                return self.bookie(number)
+        return None
 
     def client(self, number: int) -> ClientProcess | None:
         """The process of a client; None while there is none."""
@@ -129,5 +139,13 @@ class LedgerCluster(Cluster):
 
     def _boot_bookie(self, number: int) -> BookieProcess | None:
         self.count("starts")
-        where = self.bookies[number], self.id_of(number)
-        return open_bookie(*where, self.profile, ROOT, self.service, self.bookie_judge)
+        bookie = self.id_of(number)
+        try:
+            return open_bookie(self.bookies[number], bookie, self.profile, ROOT, self.service, self.bookie_judge)
+        except CookieError as error:
+            self.trace.say(bookie, f"refuses to start: {error}")
+            self.count("refused starts")
+            if bookie not in self._refused:
+                self._refused.add(bookie)
+                self.schedule.after(DECOMMISSION_US, self.rename, number)
+            return None

@@ -3,6 +3,7 @@
 
 pause_client        a writer, recoverer or reader stands still, often for longer than its session lasts
 silence             a direction between a client and a bookie, or all to one bookie, carry nothing for long
+wipe                the disk of a bookie is replaced by an empty one: it has to come back under another name
 full_disk           little room is left on the disk of a bookie
 isolate             a machine is cut off from the coordination service alone, often until its session is over
 expire              a session expires although its owner lives
@@ -17,6 +18,7 @@ from typing import Final
 
 from zab.simulator.coordination.service import SERVICE
 from zab.simulator.ledgers.fault_context import LedgerFaultContext
+from zab.simulator.ledgers.losses import may_lose
 from zab.simulator.world.cluster import process_of
 from zab.simulator.world.faults import Cause
 from zab.simulator.world.network_faults import NETWORK_FAULTS, block
@@ -45,6 +47,17 @@ def silence(context: LedgerFaultContext) -> bool:
         client = context.rng.choice(clients)
         pairs = [(client, bookie)] if context.rng.random() < 0.5 else [(bookie, client)]
     block(context, pairs, context.rng.randrange(1 + 2 * context.cluster.patience_ticks))
+    return True
+
+
+def wipe(context: LedgerFaultContext) -> bool:
+    cluster = context.cluster
+    number = context.rng.choice(list(cluster.bookies))
+    bookie = cluster.id_of(number)
+    is_kept = cluster.profile.keeps_promises
+    if bookie in cluster.judge.lost or (is_kept and not may_lose(cluster.judge, bookie)):
+        return False
+    cluster.lose_disk(number)
     return True
 
 
@@ -92,6 +105,7 @@ CAUSES: Final[Mapping[str, Cause[LedgerFaultContext]]] = {
     **NETWORK_FAULTS,
     "pause_client": pause_client,
     "silence": silence,
+    "wipe": wipe,
     "full_disk": full_disk,
     "isolate": isolate,
     "expire": expire,

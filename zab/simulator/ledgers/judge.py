@@ -9,7 +9,8 @@ guarantees of a ledger.
     "G6"        each entry of a ledger that is closed has an ack quorum of copies on the bookies that its metadata name
     outcomes    what was said not to be written is never read; what nobody knows about is read once at most
 
-A copy counts from the moment when its bookie says OK, until the bookie loses its disk.
+A copy counts from the moment when its bookie says OK. One that is lost with a disk was one: it counts where promises
+ask for what bookies had, and `losses` says what may be lost, and what cannot be done afterwards.
 
 Not here: which changes metadata may go through (`metadata_judge`), what a bookie may answer (`bookie_judge`).
 """
@@ -17,7 +18,7 @@ Not here: which changes metadata may go through (`metadata_judge`), what a booki
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from enum import Enum
 
 import attrs
@@ -64,7 +65,7 @@ class Ledger:
     """The highest LAC that was sent, or shown to a reader."""
     is_deleted: bool = False
     copies: dict[int, set[BookieId]] = attrs.Factory(dict)
-    """The bookies that have acknowledged each entry, and not lost it."""
+    """The bookies that have acknowledged each entry."""
 
     digest: Digest = attrs.field(init=False)
 
@@ -82,7 +83,7 @@ class Ledger:
         return [ensemble[index] for index in write_set(entry, metadata.ensemble_size, metadata.write_quorum)]
 
     def copies_of(self, entry: int) -> int:
-        """How many of them have it."""
+        """How many of them have it, or lost it with a disk."""
         return len(self.copies.get(entry, set()).intersection(self.ensemble_of(entry)))
 
 
@@ -93,8 +94,8 @@ class Judge:
         self.counts: Counter[str] = Counter()
         self.ledgers: dict[int, Ledger] = {}
         self.appends: dict[bytes, Appended] = {}
-        self.lossy: set[BookieId] = set()
-        """Bookies that have lost a disk: what is missing there is excused."""
+        self.lost: set[BookieId] = set()
+        """Bookies that have lost their disks, and never come back."""
 
     def of(self, ledger: int) -> Ledger:
         """What is known of a ledger."""
@@ -107,6 +108,11 @@ class Judge:
     def not_closed(self) -> list[int]:
         """The ledgers that are there and not closed."""
         return [each.id for each in self.ledgers.values() if not each.is_deleted and not each.metadata.is_closed]
+
+    @property
+    def closed(self) -> list[int]:
+        """The ledgers that are there and closed."""
+        return [each.id for each in self.ledgers.values() if not each.is_deleted and each.metadata.is_closed]
 
     # --------------------------------------------------------------------------------------------------------- writing
 
@@ -161,7 +167,7 @@ class Judge:
         metadata = known.metadata
         if metadata.is_closed and entry > metadata.last:
             raise SafetyError("G1", f"entry {entry} of {known.name} is acknowledged, it ends at {metadata.last}")
-        if known.copies_of(entry) < metadata.ack_quorum and not self._is_excused(known, entry):
+        if known.copies_of(entry) < metadata.ack_quorum:
             reason = (
                 f"entry {entry} of {known.name} is acknowledged with {known.copies_of(entry)} copies on "
                 f"{', '.join(known.ensemble_of(entry))}, as the metadata say"
@@ -179,13 +185,6 @@ class Judge:
         known = self.ledgers.get(ledger)
         if known is not None and known.metadata.is_closed:
             self._judge_outcome(known, append)
-
-    def is_told_again(self, ledger: int, entry: int, outcome: Outcome) -> None:
-        """The caller is told once more what became of an entry."""
-        payload = self.of(ledger).payloads.get(entry)
-        if payload is not None and self.appends[payload].outcome is not outcome:
-            before = self.appends[payload].outcome.value
-            raise SafetyError("outcomes", f"{_short(payload)} was {before}, and is {outcome.value}")
 
     def _judge_outcome(self, known: Ledger, append: Appended) -> None:
         """Against the end of a closed ledger."""
@@ -205,15 +204,9 @@ class Judge:
         self.of(ledger).copies.setdefault(entry, set()).add(bookie)
 
     def loses_disk(self, bookie: BookieId) -> None:
-        """A bookie has lost everything."""
-        self.lossy.add(bookie)
-        for known in self.ledgers.values():
-            for holders in known.copies.values():
-                holders.discard(bookie)
-
-    def _is_excused(self, known: Ledger, entry: int) -> bool:
-        """Whether copies of this entry were lost with disks."""
-        return bool(self.lossy.intersection(known.ensemble_of(entry)))
+        """A bookie has lost everything. It never comes back under its name."""
+        self.lost.add(bookie)
+        self.counts["lost disks"] += 1
 
     # -------------------------------------------------------------------------------------------------------- metadata
 
@@ -227,13 +220,31 @@ class Judge:
         """The metadata of a ledger are these now."""
         known = self.of(ledger)
         is_end = metadata.is_closed and not known.metadata.is_closed
+        is_moved = metadata.last_fragment != known.metadata.last_fragment
         known.metadata = metadata
         if is_end:
             self.counts["ledgers closed"] += 1
             self._judge_end(known)
+        elif is_moved:
+            self._judge_move(known)
 
     def deleted(self, ledger: int) -> None:
-        self.of(ledger).is_deleted = True
+        """A ledger goes, which is allowed when it is closed."""
+        known = self.of(ledger)
+        demand(known.metadata.is_closed, "states", f"{known.name} is {known.metadata.state.name}, and is deleted")
+        known.is_deleted = True
+        self.counts["ledgers deleted"] += 1
+
+    def _judge_move(self, known: Ledger) -> None:
+        """The last fragment has other bookies: what was acknowledged stays where it is."""
+        first = known.metadata.last_fragment.first
+        for entry in range(first, known.acknowledged + 1):
+            if known.copies_of(entry) < known.metadata.ack_quorum:
+                reason = (
+                    f"entry {entry} of {known.name} was acknowledged, and has {known.copies_of(entry)} copies on "
+                    f"{', '.join(known.ensemble_of(entry))}, where its fragment is now"
+                )
+                raise SafetyError("G1", reason)
 
     def _judge_end(self, known: Ledger) -> None:
         """A ledger has come to its end."""
@@ -251,7 +262,7 @@ class Judge:
             reason = f"{known.name} is closed with {known.metadata.length} bytes, its entries have {length}"
             raise SafetyError("G2", reason)
         for entry in range(last + 1):
-            if known.copies_of(entry) < known.metadata.ack_quorum and not self._is_excused(known, entry):
+            if known.copies_of(entry) < known.metadata.ack_quorum:
                 reason = (
                     f"{known.name} is closed at {last}, and entry {entry} has {known.copies_of(entry)} copies on "
                     f"{', '.join(known.ensemble_of(entry))}"
@@ -282,7 +293,7 @@ class Judge:
     def cannot_read(self, ledger: int, outcome: object) -> None:
         """A reader is told that an entry is lost or damaged, up to a LAC that was shown."""
         known = self.of(ledger)
-        if not known.is_deleted and not any(self._is_excused(known, entry) for entry in known.copies):
+        if not known.is_deleted and lost_entry(known, self.lost) is None:
             raise SafetyError("G5", f"{known.name} cannot be read: {outcome}")
 
     def is_whole(self, ledger: int, entries: Iterable[int]) -> None:
@@ -294,7 +305,7 @@ class Judge:
             raise SafetyError("G2", f"{known.name} ends at {known.metadata.last}, and is read as {_ranges(found)}")
 
     def finish(self) -> None:
-        """All ledgers are closed: what callers were told is right."""
+        """All ledgers are closed, unless they can never be: what callers were told is right."""
         where = dict(self._places())
         for append in self.appends.values():
             place = where.get(append.payload)
@@ -305,18 +316,27 @@ class Judge:
                 raise SafetyError("G1", f"{_short(append.payload)} was acknowledged, and is in no ledger")
 
     def _places(self) -> Iterator[tuple[bytes, tuple[int, int]]]:
-        """Which entry of which ledger each payload is, that can be read."""
+        """Which entry of which ledger each payload is, that can be read; or could be, until the ledger was deleted, or
+        lost too many disks to be closed."""
         found = set[bytes]()
         for known in self.ledgers.values():
-            if known.is_deleted or not known.metadata.is_closed:
-                continue
+            end = known.metadata.last if known.metadata.is_closed else known.acknowledged
             for entry, payload in known.payloads.items():
-                if entry > known.metadata.last:
+                if entry > end:
                     continue
                 if payload in found:
                     raise SafetyError("outcomes", f"{_short(payload)} is in the ledgers twice")
                 found.add(payload)
                 yield payload, (known.id, entry)
+
+
+def lost_entry(known: Ledger, lost: Set[BookieId]) -> int | None:
+    """The first entry that readers may ask for, and that no bookie has any more; None: there is none."""
+    end = known.metadata.last if known.metadata.is_closed else max(known.acknowledged, known.shown)
+    for entry in range(end + 1):
+        if known.copies.get(entry, set()).intersection(known.ensemble_of(entry)) <= lost:
+            return entry
+    return None
 
 
 def _short(payload: bytes) -> str:

@@ -44,6 +44,7 @@ FAULTS: Final[Mapping[str, int]] = {
     "expire": 3,
     "lose_answers": 4,
     "service_outage": 1,
+    "wipe": 5,
 }
 """All faults, by their weights."""
 
@@ -91,6 +92,10 @@ class Profile:
     segment_bytes: int
     flush_ms: int
     gc_ms: int
+    deletes: float
+    """How likely a recoverer deletes a closed ledger, each time that it looks for one to recover."""
+    keeps_promises: bool
+    """Whether no more disks are lost than promises allow. Otherwise some ledgers can never be closed."""
     is_merciless: bool = False
 
     @property
@@ -153,4 +158,6 @@ def _drawn(seed: int, rng: Random, bookies: int | None) -> Profile:
         segment_bytes=rng.choice((1_000, 5_000, 50_000)),
         flush_ms=rng.choice((100, 500, 3_000)),
         gc_ms=rng.choice((300, 1_000, 5_000)),
+        deletes=rng.choice((0.0, 0.3, 0.7)),
+        keeps_promises=rng.random() < 0.8,
     )

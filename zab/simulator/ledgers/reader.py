@@ -13,6 +13,7 @@ from zab.ledger.reader.events import (
     Consumed,
     Delivered,
     LedgerMissing,
+    MetadataUnreadable,
     ReadDone,
     ReaderSettings,
     ReadUnavailable,
@@ -94,8 +95,8 @@ class ReaderProcess(LedgerClient):
                 self.plan.done_count += 1
                 self.judge.hears_end(following.ledger, last)
                 self.judge.is_whole(following.ledger, following.found)
-            case ReadUnavailable() | LedgerMissing():
-                if following.is_whole:
+            case ReadUnavailable() | MetadataUnreadable() | LedgerMissing():
+                if following.is_whole and not self.judge.of(following.ledger).is_deleted:
                     self.follow(following.ledger, is_whole=True)
             case _:
                 self.judge.cannot_read(following.ledger, outcome)

@@ -1,5 +1,5 @@
 """A client that recovers ledgers of others, whether their writers live or not: now and then, and at the end all that
-are not closed.
+are not closed. It deletes some that are.
 """
 
 from __future__ import annotations
@@ -8,8 +8,10 @@ from collections.abc import Hashable
 from functools import partial
 from typing import Final
 
+from zab.coordination.steps import Steps
 from zab.ledger.recovery.events import NoSuchLedger, Recovered, RecoveryAborted, RecoverySettings
 from zab.ledger.recovery.recovery import Recovery
+from zab.ledger.store.ledgers import delete_ledger, read_ledger
 from zab.simulator.ledgers.client_process import Hosted, LedgerClient
 from zab.simulator.world.schedule import MS
 
@@ -29,13 +31,26 @@ class RecovererProcess(LedgerClient):
         self.later(self.plan.after(self.profile.recover_gap_us), self._look)
         if self.plan.is_stopped:
             return
-        wishes = self.plan.wishes()
-        candidates = self.judge.not_closed
-        if not candidates:
+        wishes, rng = self.plan.wishes(), self.plan.rng
+        candidates, closed = self.judge.not_closed, self.judge.closed
+        deletes = rng.random() < self.profile.deletes
+        if not wishes:
             return
-        ledger = self.plan.rng.choice(candidates)
-        if wishes:
-            self.recover(ledger)
+        if candidates:
+            self.recover(rng.choice(candidates))
+        if closed and deletes:
+            self.delete(rng.choice(closed))
+
+    def delete(self, ledger: int) -> None:
+        """Delete a closed ledger."""
+        self.say(f"deletes ledger {ledger}")
+
+        def steps() -> Steps[None]:
+            found = yield from read_ledger(self.root, ledger)
+            if found is not None:
+                yield from delete_ledger(self.root, found)
+
+        self.errand(f"delete {ledger}", steps)
 
     def recover(self, ledger: int) -> None:
         """Recover this ledger, unless that is under way."""

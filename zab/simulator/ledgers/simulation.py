@@ -6,7 +6,7 @@ every ledger has to be closed.
 1. Bookies start empty. Writers create ledgers and write them, recoverers recover some of them whether their writers
    live or not, readers follow some. Faults happen for the profile's time. The judges look at everything.
 2. The faults end, and all machines are started. Writers close what they write. Within `RECOVERY_TICKS` every ledger is
-   closed, by its writer or by a recoverer.
+   closed, by its writer or by a recoverer. A ledger that lost too many disks to be closed has to be proved so.
 3. Every ledger is read whole. What callers of appends were told is right.
 
 Without mercy phases 2 and 3 are left out: lasting faults are never mended, and only safety is judged.
@@ -28,6 +28,8 @@ from zab.simulator.ledgers.client_process import LedgerClient
 from zab.simulator.ledgers.cluster import ROOT, LedgerCluster
 from zab.simulator.ledgers.fault_context import LedgerFaultContext
 from zab.simulator.ledgers.faults import CAUSES
+from zab.simulator.ledgers.judge import lost_entry
+from zab.simulator.ledgers.losses import why_blocked
 from zab.simulator.ledgers.plan import Plan
 from zab.simulator.ledgers.profile import draw
 from zab.simulator.ledgers.reader import ReaderProcess
@@ -134,13 +136,19 @@ class Simulation(simulation.Simulation):
                     process.recover(ledger)
 
         def is_closed() -> bool:
-            return not self.judge.not_closed and all(machine.running for machine in self.ledgers.machines.values())
+            is_whole = all(machine.running for machine in self.ledgers.machines.values())
+            return is_whole and all(self._why_blocked(ledger) for ledger in self.judge.not_closed)
 
         self.until(is_closed, RECOVERY_TICKS, self._state, recover)
+        self.judge.counts["ledgers blocked"] += len(self.judge.not_closed)
+
+    def _why_blocked(self, ledger: int) -> str | None:
+        return why_blocked(self.judge.of(ledger), self.judge.lost)
 
     def _read_all(self) -> None:
         """Phase 3."""
-        ledgers = [each.id for each in self.judge.ledgers.values() if not each.is_deleted]
+        judge = self.judge
+        ledgers = [each for each in judge.closed if lost_entry(judge.of(each), judge.lost) is None]
         self.until(lambda: self._process(self.readers[0], ReaderProcess) is not None, RECOVERY_TICKS, self._state)
         reader = self._process(self.readers[0], ReaderProcess)
         assert isinstance(reader, ReaderProcess)

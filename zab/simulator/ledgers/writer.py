@@ -13,7 +13,7 @@ from zab.coordination.steps import Steps
 from zab.ledger.entries.digests import DigestType
 from zab.ledger.metadata.ledger_metadata import Fragment, LedgerMetadata, VersionedMetadata
 from zab.ledger.placement.placement import NotEnoughBookiesError
-from zab.ledger.store.ledgers import create_ledger
+from zab.ledger.store.ledgers import Created, create_ledger
 from zab.ledger.writer.events import (
     Append,
     Appended,
@@ -92,12 +92,13 @@ class WriterProcess(LedgerClient):
         self.errand("create", lambda: self._created(metadata, entries))
 
     def _created(self, metadata: LedgerMetadata, entries: int) -> Steps[None]:
-        versioned = yield from create_ledger(self.root, metadata)
+        created = yield from create_ledger(self.root, metadata)
+        versioned = created.versioned
         self.say(f"creates ledger {versioned.ledger} on {', '.join(metadata.last_fragment.ensemble)}")
-        if versioned.metadata.is_open:
+        self.judge.counts[f"ledgers: {type(created).__name__}"] += 1
+        if isinstance(created, Created):
             self._write(versioned, entries)
         else:
-            # The answer to the create was lost, and somebody has recovered the ledger since.
             self._create_later()
 
     def _settings(self) -> WriterSettings:
@@ -182,11 +183,8 @@ class WriterProcess(LedgerClient):
         self.judge.hears_end(writing.ledger, outcome.last)
         for entries, became in ((outcome.written, Outcome.WRITTEN), (outcome.not_written, Outcome.NOT_WRITTEN)):
             for entry in entries:
-                payload = writing.unknown.pop(entry, None)
-                if payload is not None:
-                    self.judge.is_told(writing.ledger, payload, became, entry)
-                else:
-                    self.judge.is_told_again(writing.ledger, entry, became)
+                self.judge.is_told(writing.ledger, writing.unknown.pop(entry), became, entry)
+        assert not writing.unknown, f"nobody knows what became of {sorted(writing.unknown)}"
 
     def effect(self, hosted: Hosted, effect: Any) -> None:
         match effect:
