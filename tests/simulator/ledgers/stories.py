@@ -288,7 +288,7 @@ def s16_a_lac_that_readers_were_told_survives_all_bookies() -> None:
 
 
 def s20_an_entry_with_one_copy() -> None:
-    """e is on b1 alone: r closes behind it when it has as many copies as an entry that was acknowledged."""
+    """e is on b1 alone: r closes the ledger after it when it has as many copies as an entry that was acknowledged."""
     story = Story(4)
     w, r = story.writer(1, 2, 3), story.recoverer()
     for number in (2, 3):

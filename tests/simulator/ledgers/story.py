@@ -65,12 +65,12 @@ def is_write_back(request: Request) -> bool:
 
 
 def is_fence(request: Request) -> bool:
-    """Of the first phase of a recovery, which asks for the last entry."""
+    """Whether the first phase of a recovery sends this: it asks for the last entry."""
     return isinstance(request, ReadEntry) and request.entry == -1
 
 
 def is_read(request: Request) -> bool:
-    """Of one entry."""
+    """Whether this asks for one entry."""
     return isinstance(request, ReadEntry) and request.entry >= 0
 
 

@@ -32,7 +32,7 @@ def test_fewer_than_an_ack_quorum_of_an_ensemble_may_be_lost() -> None:
     assert may_lose(judge, B[0])
     judge.loses_disk(B[0])
     assert not may_lose(judge, B[1])
-    assert may_lose(judge, B[3]), "it has nothing of the ledger"
+    assert may_lose(judge, B[3]), "it has no entry of the ledger"
     assert not may_lose(judge_of(3, 3, 1), B[0])
 
 

@@ -64,7 +64,7 @@ class Segments:
         self._cache_bytes_max = cache_bytes
         self._cache_bytes = 0
         self._reported: set[int] = set()
-        """Those of which it was said that they cannot be read."""
+        """The segments that were reported as unreadable."""
         self.reports: list[str] = []
         """Sentences for the operator; the bookie empties it."""
         for segment in sorted(found, key=lambda segment: segment.rank):
@@ -207,8 +207,8 @@ class Segments:
         if self._by_number.get(segment.number) is not segment:
             raise _ReplacedError
         if data is None:
-            # It need not be so next time, for want of a descriptor for instance; and whoever needs these bytes to say
-            # that an entry is not here asks for them again.
+            # It need not be so next time, for want of a descriptor for instance; and a search that needs these bytes to
+            # say that an entry is not here asks for them again.
             raise self._refused(segment)
         if len(data) != size:
             raise self._suspected(segment, f"{size} bytes at offset {offset} are not there")

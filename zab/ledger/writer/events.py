@@ -61,7 +61,7 @@ WriterInput: TypeAlias = Append | Cancel | Close | Resolve | Answered | BookieLo
 
 
 class LedgerNotOpenError(Exception):
-    """A writer is made for a ledger that is closed, or that somebody recovers: nobody can write it any more."""
+    """A writer is made for a ledger that is closed, or that somebody recovers: nobody can write it."""
 
     def __init__(self, ledger: int, state: LedgerState) -> None:
         super().__init__(f"ledger {ledger} is {state.name}, and cannot be written -> create another one")

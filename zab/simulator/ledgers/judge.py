@@ -331,7 +331,7 @@ class Judge:
 
 
 def lost_entry(known: Ledger, lost: Set[BookieId]) -> int | None:
-    """The first entry that readers may ask for, and that no bookie has any more; None: there is none."""
+    """The first entry that readers may ask for, and that no bookie has; None: there is none."""
     end = known.metadata.last if known.metadata.is_closed else max(known.acknowledged, known.shown)
     for entry in range(end + 1):
         if known.copies.get(entry, set()).intersection(known.ensemble_of(entry)) <= lost:

@@ -21,7 +21,7 @@ def may_lose(judge: Judge, bookie: BookieId) -> bool:
 
 
 def _is_within_promise(known: Ledger, bookie: BookieId, lost: Set[BookieId]) -> bool:
-    """For each entry, whoever has or had it, and for each fragment, which may get entries yet."""
+    """For each entry, the bookies that have or had it, and for each fragment, which may get entries yet."""
     quorum = known.metadata.ack_quorum
     ensembles = [fragment.ensemble for fragment in known.metadata.fragments]
     groups = [*known.copies.values(), *map(frozenset, ensembles)]
@@ -32,7 +32,7 @@ def why_blocked(known: Ledger, lost: Set[BookieId]) -> str | None:
     """Why no recovery can ever close this ledger; None: there is no reason.
 
     It may not if an acknowledged entry of the last fragment could have been on lost bookies alone, or if the entry
-    before this fragment, whose length has to be known, is on none any more."""
+    before this fragment, whose length has to be known, is on none."""
     metadata = known.metadata
     fragment = metadata.last_fragment
     for indexes in write_sets(metadata.ensemble_size, metadata.write_quorum):
