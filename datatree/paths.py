@@ -44,8 +44,12 @@ RESERVED: Final = frozenset({ROOT, ZOOKEEPER, QUOTA, CONFIG})
 _PLAIN_NAME: Final = re.compile(rb"(?!\.{1,2}\Z)[ -.0-~]+").fullmatch
 _PLAIN_PATH: Final = re.compile(rb"(?:/(?!\.{1,2}(?:/|\Z))[ -.0-~]+)+").fullmatch
 _FORBIDDEN: Final = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]").search
-_HALF_PAIR: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
-"""A surrogate of UTF-16 encoded like a character: Java decodes its three bytes to one U+FFFD, Python to three."""
+_HALF_PAIR_BYTES: Final = bytes(
+    (byte == 0xED) | (0xA0 <= byte <= 0xBF) << 1 | (0x80 <= byte <= 0xBF) << 2 for byte in range(256)
+)
+"""For each byte, which of the three bytes of a half pair it may be: a bit for each."""
+_NOT_FE: Final = bytes(range(0xFE)) + b"\xff\xff"
+"""Replaces the byte FE by FF: neither occurs in UTF-8."""
 
 
 def is_text(path: bytes) -> bool:
@@ -63,7 +67,25 @@ def text_of(name: bytes) -> bytes:
     """`name` as ZooKeeper reads it: U+FFFD replaces bytes that are not UTF-8. At most three times as long."""
     if name.isascii():
         return name
-    return _HALF_PAIR.sub("\ufffd".encode(), name).decode(errors="replace").encode()
+    if b"\xed" in name:
+        name = _without_half_pairs(name)
+    return name.decode(errors="replace").encode()
+
+
+def _without_half_pairs(name: bytes) -> bytes:
+    """`name` with one invalid byte, FF, for each half pair: a surrogate of UTF-16 that is encoded like a character.
+    Java decodes its three bytes to one U+FFFD, Python to three.
+
+    A client may send a megabyte of them. A regular expression takes 45 ms for 260,000 half pairs, so all bytes are
+    compared at once, as one long integer: its lowest byte is the first byte of `name`.
+    """
+    kinds = int.from_bytes(name.translate(_HALF_PAIR_BYTES), "little")
+    firsts = kinds & kinds >> 9 & kinds >> 18 & int.from_bytes(b"\1" * len(name), "little")
+    others = firsts << 8 | firsts << 16
+    all_three = firsts | others
+    # The first byte becomes FF; the other two become FE, and are dropped.
+    marked = (int.from_bytes(name.translate(_NOT_FE), "little") | (all_three << 8) - all_three) ^ others
+    return marked.to_bytes(len(name), "little").translate(None, b"\xfe")
 
 
 def is_valid_name(component: bytes) -> bool:

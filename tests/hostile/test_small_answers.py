@@ -86,6 +86,17 @@ def test_pings_and_proofs_without_end(target: Target) -> None:
             assert {client.reply()[0] for _ in range(4_000)} == {0}
 
 
+def test_credentials_of_a_megabyte_that_are_no_text(target: Target, attacker: Client) -> None:
+    """Half pairs are replaced one by one in what is hashed for a digest, and in the ids of a list."""
+    half_pairs = b"\xed\xa0\x80a" * 250_000
+    proof = struct.pack(">i", 0) + text(b"digest") + text(b"me:" + half_pairs)
+    listed = text(b"/none") + acl_body([(31, b"digest", half_pairs)]) + struct.pack(">i", -1)
+    with target.attacked():
+        for _ in range(5):
+            assert attacker.call(OpCode.AUTH, proof, xid=-4)[0] == 0
+            assert ask(attacker, OpCode.SET_ACL, listed, 2) == {INVALID_ACL}
+
+
 def test_lists_of_permissions_set_over_and_over(target: Target, attacker: Client) -> None:
     """Each of 251 networks of each list is looked at before it is stored."""
     attacker.create("/listed")
