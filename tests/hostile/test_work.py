@@ -7,7 +7,8 @@ import struct
 
 import pytest
 
-from datatree.requests import GetChanges, PathKind, SetWatches
+from datatree.opcodes import OpCode
+from datatree.requests import GetChanges, PathKind, SetData, SetWatches
 from tests.hostile.ensembles import Target
 from tests.hostile.raw import (
     Client,
@@ -32,7 +33,9 @@ SECURE_TOO = (
 pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.long]
 
 INVALID_ACL, BAD_ARGUMENTS, NO_AUTH, MARSHALLING_ERROR = -114, -8, -102, -5
+NO_NODE = -101
 DELETE_ANY = struct.pack(">i", -1)
+WATCHERS = 2_000
 
 
 @pytest.fixture
@@ -155,6 +158,56 @@ def test_fan_out_to_watchers(target: Target) -> None:
             writer.call(2, text(b"/fan") + DELETE_ANY)
         for watcher in watchers:
             watcher.ping()
+
+
+def test_change_that_two_thousand_clients_watch(target: Target) -> None:
+    """Two thousand clients of a follower watch a znode, and whether another one exists, and watch them again after each
+    change. A change is an event for each of them; they are told in slices."""
+    watched, awaited = text(b"/watched") + b"\1", text(b"/awaited") + b"\1"
+    with contextlib.closing(Client(target.follower.client_port)) as writer, contextlib.ExitStack() as stack:
+        writer.create("/watched")
+        watchers: list[Client] = []
+        for number in range(WATCHERS):
+            source = f"127.0.1.{1 + number % 50}"
+            watchers.append(Client(target.follower.client_port, source=source, timeout_ms=40_000))
+            stack.callback(watchers[-1].close)
+            if number % 500 == 499:
+                for watcher in watchers:
+                    watcher.send(OpCode.PING, xid=-2)
+                assert {watcher.reply()[0] for watcher in watchers} == {0}
+        with target.attacked():
+            for value in (b"1", b"2", b"3"):
+                for watcher in watchers:
+                    watcher.send(OpCode.GET_DATA, watched)
+                    watcher.send(OpCode.EXISTS, awaited)
+                assert {(watcher.reply()[0], watcher.reply()[0]) for watcher in watchers} == {(0, NO_NODE)}
+                parts = [(5, SetData(b"/watched", value, -1).encode()), (1, create_body("/awaited"))]
+                assert writer.call(OpCode.MULTI, multi_body(parts))[0] == 0
+                for watcher in watchers:
+                    assert [is_event(watcher.get()) for _ in range(2)] == [True, True]
+                assert writer.call(OpCode.DELETE, text(b"/awaited") + DELETE_ANY)[0] == 0
+        writer.call(OpCode.DELETE, text(b"/watched") + DELETE_ANY)
+
+
+def test_watches_of_one_session_that_fire_at_once(target: Target, attacker: Client) -> None:
+    """A client of a follower watches 5,000 znodes; one multi creates them, and one deletes them. Each is an event, and
+    all are watched again with one request."""
+    paths = [b"/fired/%06d" % number for number in range(5000)]
+    again = SetWatches(1 << 62, (), tuple(paths), tuple(paths)).encode()
+    attacker.create("/fired")
+    with target.attacked(), contextlib.closing(Client(target.follower.client_port)) as watcher:
+        for opcode, bodies in (
+            (1, [create_body(path.decode()) for path in paths]),
+            (2, [text(path) + DELETE_ANY for path in paths]),
+        ) * 3:
+            assert watcher.call(OpCode.SET_WATCHES, again, xid=-8)[0] == 0
+            assert attacker.call(OpCode.MULTI, multi_body([(opcode, body) for body in bodies]))[0] == 0
+    attacker.call(2, text(b"/fired") + DELETE_ANY)
+
+
+def is_event(payload: bytes) -> bool:
+    """Whether a frame from a member is the notification of a watch."""
+    return payload.startswith(b"\xff\xff\xff\xff")
 
 
 def test_quota_set_over_and_over_a_crowd(target: Target, attacker: Client) -> None:
