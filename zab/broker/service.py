@@ -22,10 +22,10 @@ import attrs
 import trio
 
 from zab.broker.configuration import hints
-from zab.broker.coordination import Coordination
 from zab.broker.ensemble_access import EnsembleAccess, EnsembleAccessError
 from zab.broker.links import BrokerLinks
 from zab.broker.tls import ListenerTls
+from zab.client.coordination import Coordination
 from zab.client.on_trio import Dialler
 from zab.host.files.open_files import OpenFiles
 from zab.host.journal.audit_log import AuditLog, open_audit_log
@@ -140,7 +140,7 @@ async def serve(config: BrokerConfig, supervised: Supervised, surroundings: Surr
             clock_ns=time.monotonic_ns,
         )
         coordination = Coordination(
-            config.broker.servers, config.broker.session_timeout_ms, mailbox.put, access, surroundings.dial
+            *(config.broker.servers, config.broker.session_timeout_ms, mailbox.put, access, surroundings.dial, _warn)
         )
         turn = BrokerTurn(broker, host.ports(coordination, links, audit))
         http = await _open_http(config, broker, lambda: host.around(turn.longest_ns))
@@ -195,6 +195,10 @@ async def _open_http(
     http = HttpServices(config.http, broker.view, look, wall_ms)
     await http.open()
     return http
+
+
+def _warn(sentence: str, reason: str) -> None:
+    journal.warning(sentence, reason=reason)
 
 
 async def _until_cancelled(is_asked_to_stop: trio.Event) -> None:

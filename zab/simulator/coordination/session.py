@@ -1,4 +1,4 @@
-"""The session of a simulated broker with the coordination service: what `zab.broker.coordination` is in production.
+"""The session of a simulated broker with the coordination service: what `zab.client.coordination` is in production.
 
 It pings, notices silence after two thirds of the session's timeout, and connects again, with the session or, after it
 has expired, with a new one. The inputs of the broker are those that production tells, in the same order: what was under

@@ -1,17 +1,15 @@
-"""The session of a broker with the coordination service: what belongs to one session is not done by the next."""
+"""The sessions of a service with the coordination service: what belongs to one session is not done by the next."""
 
 from contextlib import asynccontextmanager
 
 import attrs
 import trio
 
-from zab.broker import coordination
-from zab.broker.coordination import NEVER_PROVEN, Coordination
-from zab.broker.ensemble_access import EnsembleAccess
+from zab.client import coordination
+from zab.client.coordination import NEVER_PROVEN, Coordination, OpenAccess
 from zab.client.core.exceptions import ConnectionLossError
 from zab.coordination.driver import Connected, Expired, Results, Submit, Suspended
 from zab.coordination.operations import Create, Result, Sync, ZooKeeperError
-from zab.partition.settings.ensemble_settings import EnsembleSettings
 
 
 @attrs.frozen
@@ -63,29 +61,29 @@ async def test_what_was_submitted_to_a_session_that_is_over_is_not_done_by_the_n
         yield left.pop(0)
 
     monkeypatch.setattr(coordination, "connect", connect)
-    broker = Coordination("nowhere", 6000, told[0].send_nowait, EnsembleAccess(EnsembleSettings()))
-    assert broker.lives_until() == NEVER_PROVEN
+    service = Coordination("nowhere", 6000, told[0].send_nowait, OpenAccess())
+    assert service.lives_until() == NEVER_PROVEN
 
     def late():
         # The one that waits for it gets the first batch, and is stopped with it.
         for number in range(2):
-            broker.submit(Submit(number, (Create("/late"),)))
+            service.submit(Submit(number, (Create("/late"),)))
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(broker.run)
+        nursery.start_soon(service.run)
         assert await told[1].receive() == Connected(1, 6000)
         assert await told[1].receive() == Suspended()
-        assert broker.lives_until() > trio.current_time()
+        assert service.lives_until() > trio.current_time()
         sessions[0].at_the_end = late
         sessions[0].is_over.set()
         assert await told[1].receive() == Expired()
         assert await told[1].receive() == Connected(2, 6000)
-        broker.submit(Submit(2, (Create("/new"),)))
+        service.submit(Submit(2, (Create("/new"),)))
         while not sessions[1].asked:
             await trio.lowlevel.checkpoint()
         assert sessions[1].asked == ["/new"]
         nursery.cancel_scope.cancel()
-    assert broker.lives_until() == NEVER_PROVEN
+    assert service.lives_until() == NEVER_PROVEN
 
 
 async def test_a_sync_is_one_of_the_client_and_its_answer_may_be_lost(monkeypatch):
@@ -106,11 +104,11 @@ async def test_a_sync_is_one_of_the_client_and_its_answer_may_be_lost(monkeypatc
         yield session
 
     monkeypatch.setattr(coordination, "connect", connect)
-    broker = Coordination("nowhere", 6000, told[0].send_nowait, EnsembleAccess(EnsembleSettings()))
+    service = Coordination("nowhere", 6000, told[0].send_nowait, OpenAccess())
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(broker.run)
+        nursery.start_soon(service.run)
         assert await told[1].receive() == Connected(1, 6000)
-        broker.submit(Submit(1, (Sync("/ledgers"), Sync("/"))))
+        service.submit(Submit(1, (Sync("/ledgers"), Sync("/"))))
         while True:
             found = await told[1].receive()
             if isinstance(found, Results):

@@ -1,30 +1,35 @@
-"""The session of a broker with the coordination service: carries out what the controller asks, and tells what happens.
+"""Operations of pure code (`zab.coordination`) on this client, and the sessions of a service that lives by them.
 
-    submit(effect)      begins these operations; their results are told together
-    run()               keeps a session for as long as it is not cancelled: after one has expired, a new one
+    OnClient(client, acl, tell)     on one client, for as long as its session lives
+      submit(effect)                begins these operations; their results are told together
+      run()                         carries out what is submitted, until the session is over
 
-What is told is an input of a turn: `Connected`, `Suspended`, `Expired`, `WatchFired`, `Results`. The znodes of brokers
-are below the path that the hosts end with, which is created.
+    Coordination(hosts, …)          the same for a service: after a session has expired, it has a new one
+      submit(effect), run()         `run` ends only when it is cancelled
+
+What is told is an input of a turn: `Connected`, `Suspended`, `Expired`, `WatchFired`, `Results`. `Coordination` creates
+the path that the hosts end with, below which the service has its znodes.
 
 An answer that is lost with its connection is told as CONNECTIONLOSS: the operation was done, or was not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, Final, assert_never
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol, assert_never
 
+import attrs
 import trio
 
 from datatree.errors import ErrorCode
-from zab.broker.ensemble_access import EnsembleAccess
-from zab.client import Client, NotConnectedError, Settings, connect
+from zab.client.client import Client
 from zab.client.core import operations as client_operations
-from zab.client.core.exceptions import RequestError, SessionExpiredError, ZabError
-from zab.client.core.records import EventType, WatchEvent
+from zab.client.core.exceptions import NotConnectedError, RequestError, SessionExpiredError, ZabError
+from zab.client.core.records import OPEN_ACL, Acl, EventType, WatchEvent
 from zab.client.core.records import Stat as ClientStat
-from zab.client.on_trio import Dialler
+from zab.client.core.settings import SaslLogin, Settings
+from zab.client.on_trio import Dialler, connect
 from zab.coordination.driver import Connected, Expired, FromCoordination, Results, Submit, Suspended, WatchFired
 from zab.coordination.operations import (
     Check,
@@ -40,28 +45,58 @@ from zab.coordination.operations import (
     Stat,
     Sync,
 )
-from zab.host.journal.journal import Journal
-from zab.host.loop.loop import now_ms
 
 TRY_AGAIN_SECONDS: Final = 1.0
 CONNECT_WAIT_MS: Final = 10_000
 NEVER_PROVEN: Final = -(1 << 62)
+SUBMITTED_MAX: Final = 1000
+"""Batches that have not begun; a driver has one at a time."""
 
-journal = Journal("broker")
+
+class Access(Protocol):
+    """How a service comes to the coordination service."""
+
+    @property
+    def dial(self) -> Dialler | None:
+        """Opens a connection; None: over TCP."""
+
+    @property
+    def login(self) -> SaslLogin | None:
+        """User and password for SASL; None: nobody logs in."""
+
+    def acl(self, path: str) -> Sequence[Acl]:
+        """The ACL of a znode that is created; `path` is without the chroot."""
+
+
+@attrs.frozen
+class OpenAccess:
+    """Over TCP, as nobody, with znodes that everybody may change."""
+
+    dial: Dialler | None = None
+    login: SaslLogin | None = None
+
+    def acl(self, _path: str) -> Sequence[Acl]:
+        return OPEN_ACL
+
+
+def _say_nothing(_sentence: str, _reason: str) -> None:
+    pass
 
 
 class Coordination:
-    """See the docstring of the module. Everything belongs to the task of the loop."""
+    """The sessions of a service, one after the other. Everything belongs to one task."""
 
     def __init__(
         self,
         hosts: str,
         session_timeout_ms: int,
         tell: Callable[[FromCoordination], None],
-        access: EnsembleAccess,
+        access: Access,
         dial: Dialler | None = None,
+        warn: Callable[[str, str], None] = _say_nothing,
     ) -> None:
-        """`dial` opens the connections, instead of `access`."""
+        """`dial` opens the connections, instead of `access`. `warn` gets a sentence and a reason when there is no
+        session."""
         self.session_id = 0
         """The newest session; 0: there was none yet."""
         self._hosts = hosts
@@ -69,19 +104,21 @@ class Coordination:
         self._dial = dial or access.dial
         self._session_timeout_ms = session_timeout_ms
         self._tell = tell
+        self._warn = warn
         self._client: Client | None = None
-        self._submitted, self._taken = trio.open_memory_channel[Submit](1000)
+        self._session: OnClient | None = None
 
     def lives_until(self) -> int:
-        """Until when (ms, `zab.host.loop.loop.now_ms`) the session surely lives, if no server answers again."""
+        """Until when (ms of the monotonic clock) the session surely lives, if no server answers again."""
         client = self._client
         if client is None or client.session_lives_until == float("-inf"):
             return NEVER_PROVEN
-        return now_ms() + int((client.session_lives_until - client.now()) * 1000)
+        return time.monotonic_ns() // 1_000_000 + int((client.session_lives_until - client.now()) * 1000)
 
     def submit(self, effect: Submit) -> None:
-        """Begin these operations."""
-        self._submitted.send_nowait(effect)
+        """Begin these operations. What is submitted when there is no session is not done: `Expired` was told."""
+        if self._session is not None:
+            self._session.submit(effect)
 
     async def run(self) -> None:
         """Have a session, one after the other."""
@@ -98,45 +135,68 @@ class Coordination:
                     await client.ensure_path("/", self._access.acl("/"))
                     await self._live(client)
             except NotConnectedError as error:
-                journal.warning("no server of the coordination service is found", reason=str(error))
+                self._warn("no server of the coordination service is found", str(error))
                 await trio.sleep(TRY_AGAIN_SECONDS)
             except ZabError as error:
-                journal.warning("a session with the coordination service has ended", reason=str(error))
+                self._warn("a session with the coordination service has ended", str(error))
                 await trio.sleep(TRY_AGAIN_SECONDS)
 
     async def _live(self, client: Client) -> None:
         """Until the session is over."""
+        self._client = client
+        self._session = OnClient(client, self._access.acl, self._tell_of(client))
+        try:
+            await self._session.run()
+        finally:
+            self._client = self._session = None
+
+    def _tell_of(self, client: Client) -> Callable[[FromCoordination], None]:
+        def tell(what: FromCoordination) -> None:
+            if isinstance(what, Connected):
+                self.session_id = client.session_id
+            self._tell(what)
+
+        return tell
+
+
+class OnClient:
+    """What is submitted, on one client. Everything belongs to one task."""
+
+    def __init__(
+        self, client: Client, acl: Callable[[str], Sequence[Acl]], tell: Callable[[FromCoordination], None]
+    ) -> None:
+        """`acl`: the ACL of a znode that is created at this path, without the chroot."""
+        self._client = client
+        self._acl = acl
+        self._tell = tell
+        self._submitted, self._taken = trio.open_memory_channel[Submit](SUBMITTED_MAX)
+
+    def submit(self, effect: Submit) -> None:
+        """Begin these operations. What has not begun when the session is over is never done."""
+        self._submitted.send_nowait(effect)
+
+    async def run(self) -> None:
+        """Until the session is over, which is told; the client stays open."""
+        client = self._client
         try:
             async with trio.open_nursery() as nursery:
-                self._client = client
-                nursery.start_soon(self._carry_out, client, nursery)
+                nursery.start_soon(self._carry_out, nursery)
                 async for state in client.states():
                     if state.is_connected:
-                        self.session_id = client.session_id
                         self._tell(Connected(client.session_id, client.session_timeout_ms))
                     elif not state.is_over:
                         self._tell(Suspended())
                 nursery.cancel_scope.cancel()
         finally:
-            self._client = None
-            self._forget_submitted()
             self._tell(Expired())
 
-    def _forget_submitted(self) -> None:
-        """What was submitted and not begun belongs to the session that is over: the next one must not do it. Whoever
-        waits for the results learns of the end of the session."""
-        with suppress(trio.WouldBlock):
-            while True:
-                self._taken.receive_nowait()
-
-    async def _carry_out(self, client: Client, nursery: trio.Nursery) -> None:
+    async def _carry_out(self, nursery: trio.Nursery) -> None:
         async for effect in self._taken:
             # Requests of one batch are on their way before the next batch is begun.
-            await nursery.start(self._answer, client, effect)
+            await nursery.start(self._answer, effect)
 
-    async def _answer(
-        self, client: Client, effect: Submit, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-    ) -> None:
+    async def _answer(self, effect: Submit, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        client = self._client
         asked = [self._operation(client.operations, each) for each in effect.operations]
         task_status.started()
         found = await client.perform_each(asked)
@@ -148,7 +208,7 @@ class Coordination:
     ) -> client_operations.Operation[Any]:
         match asked:
             case Create(path, data, ephemeral, sequential):
-                return of.create(path, data, self._access.acl(path), ephemeral=ephemeral, sequence=sequential)
+                return of.create(path, data, self._acl(path), ephemeral=ephemeral, sequence=sequential)
             case Get(path, watch):
                 return of.get(path, self._watch(path) if watch else None)
             case Exists(path, watch):
