@@ -12,7 +12,14 @@ from attrs import evolve
 from tests.ledger.bookie.kit import DIGEST, IDENTITY, KEY, SMALL, Bench, add, envelope_of
 from zab.ledger.bookie.config import Identity
 from zab.ledger.bookie.events import AppendJournal
-from zab.ledger.bookie.frames import journal_path
+from zab.ledger.bookie.frames import (
+    FRAME_HEADER_BYTES,
+    journal_path,
+    pack_frame_header,
+    pack_header,
+    read_header,
+    tag_of,
+)
 from zab.ledger.bookie.ledgers import Ledger, LedgerTable
 from zab.ledger.bookie.opening import DamagedError, open_files
 from zab.ledger.bookie.records import lac_record, tombstones_record
@@ -65,7 +72,7 @@ def test_every_prefix_of_the_journal(journal: tuple[dict[str, bytes], list[int]]
         disk = restored(image | {JOURNAL: image[JOURNAL][:size]})
         frames = sum(end <= size for end in ends) - 1
         # The header of frame n says that the file was synced up to its beginning.
-        is_damage = any(begin + 32 <= size < begin for begin in ends)
+        is_damage = any(begin + FRAME_HEADER_BYTES <= size < begin for begin in ends)
         assert not is_damage
         assert entries_in(disk) == max(frames, 0), size
 
@@ -87,6 +94,37 @@ def test_flipped_bits_in_the_journal(journal: tuple[dict[str, bytes], list[int]]
             assert entries_in(disk) == 2, at
 
 
+@pytest.mark.parametrize("known", [IDENTITY.instance + bytes(16), bytes(32)])
+def test_a_frame_in_a_payload_is_none(known: bytes) -> None:
+    """A client makes its payload of everything that it can know. The write is torn: its begin is not on the disk."""
+    size = 200
+
+    def journal_with(payload: bytes) -> tuple[bytes, int]:
+        bench = Bench()
+        bench.answer(add(1, 0))
+        begin = bench.bookie._journal.mark[1]
+        bench.answer(add(1, 1, payload))
+        return bench.disk.image()[JOURNAL], begin
+
+    at = journal_with(b"@" * size)[0].index(b"@" * size)
+    forged = pack_frame_header(tag_of(Identity(known[:16], known[16:]), 1), at, at, 0, 0)
+    data, begin = journal_with(forged.ljust(size))
+    assert data.index(forged) == at
+    bench = Bench()
+    bench.answer(add(1, 0))
+    torn = data[:begin] + bytes(FRAME_HEADER_BYTES) + data[begin + FRAME_HEADER_BYTES :]
+    assert entries_in(restored(bench.disk.image() | {JOURNAL: torn})) == 1
+
+
+def test_a_journal_of_another_version_is_refused() -> None:
+    header = bytearray(pack_header(IDENTITY, 1, 0))
+    assert read_header(bytes(header), 1, IDENTITY) == 0
+    header[7] = 1
+    header[60:] = crc32(header[:60]).to_bytes(4)
+    with pytest.raises(ForeignFileError, match="version 1"):
+        read_header(bytes(header), 1, IDENTITY)
+
+
 def test_an_idle_journal_says_how_far_it_is_synced() -> None:
     bench = Bench()
     bench.answer(add(1, 0))
@@ -96,7 +134,7 @@ def test_an_idle_journal_says_how_far_it_is_synced() -> None:
     bench.disk.flip(JOURNAL, 8 * (end - 1))
     with pytest.raises(DamagedError):
         bench.restart()
-    assert bench.disk.read(JOURNAL, end + 32, 100) == bytes(100), "it says so again and again"
+    assert bench.disk.read(JOURNAL, end + FRAME_HEADER_BYTES, 100) == bytes(100), "it says so again and again"
 
 
 def test_a_file_that_another_one_follows_has_an_end() -> None:

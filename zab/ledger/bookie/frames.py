@@ -9,7 +9,7 @@ Numbers are big-endian. The header of a file, 64 bytes:
 
     offset  bytes  field
          0      4  magic "BJNL"
-         4      4  version, 1
+         4      4  version, 2
          8     16  instance
         24     16  uuid
         40      8  sequence
@@ -24,9 +24,14 @@ It is written together with the first frame. A frame:
          4      4  length of the records; 0 in an idle frame
          8      8  offset of this frame in the file
         16      8  synced: when this frame was written, the file was durable up to this offset; 0: no part of it
-        24      4  CRC-32 of the records
-        28      4  CRC-32 of bytes 0 to 27, begun with that of the sequence (8 bytes)
-        32      …  records
+        24      8  tag of the file: BLAKE2b of the sequence (8 bytes), whose key is the identity
+        32      4  CRC-32 of the records
+        36      4  CRC-32 of bytes 0 to 35
+        40      …  records
+
+The **tag** makes frames unforgeable: payloads of clients are in the journal, and one with the bytes of a frame would
+look like one after a tear. Clients do not know the uuid, of which a tag is made. It is in no header of a file alone, so
+that a damaged header hides no frames.
 
 Let S be the largest `synced` of all frame headers of a file. Of a file that another one follows, S is its end, and the
 end that the next one says. Unreadable bytes before S were durable once: they are **damage**. From S on nothing was ever
@@ -39,6 +44,7 @@ Not here: which files are read, and what damage leads to (`opening.py`).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import blake2b
 from struct import Struct
 from typing import Final
 from zlib import crc32
@@ -52,15 +58,16 @@ DIRECTORY: Final = "journal"
 PREPARED: Final = f"{DIRECTORY}/prepared"
 """An empty, preallocated file for the next roll."""
 HEADER_BYTES: Final = 64
-FRAME_HEADER_BYTES: Final = 32
+FRAME_HEADER_BYTES: Final = 40
+TAG_BYTES: Final = 8
 
 _HEADER: Final = Struct(">4sI16s16sQQ4x")
-_FRAME: Final = Struct(">4sIQQI")
+_FRAME: Final = Struct(f">4sIQQ{TAG_BYTES}sI")
 _CRC: Final = Struct(">I")
 _SEQUENCE: Final = Struct(">Q")
 _MAGIC: Final = b"BJNL"
 _FRAME_MAGIC: Final = b"BFRM"
-_VERSION: Final = 1
+_VERSION: Final = 2
 
 assert _HEADER.size + _CRC.size == HEADER_BYTES
 assert _FRAME.size + _CRC.size == FRAME_HEADER_BYTES
@@ -81,23 +88,26 @@ def read_header(data: bytes, sequence: int, identity: Identity) -> int | None:
     if len(data) < HEADER_BYTES or crc32(data[: _HEADER.size]) != _CRC.unpack_from(data, _HEADER.size)[0]:
         return None
     magic, version, instance, uuid, named, previous_end = _HEADER.unpack_from(data)
-    if (magic, version, named) != (_MAGIC, _VERSION, sequence):
+    if (magic, named) != (_MAGIC, sequence):
         return None
+    if version != _VERSION:
+        raise ForeignFileError(f"{journal_path(sequence)} has version {version} of the format, not {_VERSION}")
     if (instance, uuid) != (identity.instance, identity.uuid):
         raise ForeignFileError(f"{journal_path(sequence)} belongs to another bookie or another cluster")
     return int(previous_end)
 
 
-def seed_of(sequence: int) -> int:
-    """What the checksums of the frame headers of a file begin with, so that a damaged file header hides no frames."""
-    return crc32(_SEQUENCE.pack(sequence))
+def tag_of(identity: Identity, sequence: int) -> bytes:
+    """What is in the header of each frame of a file, and nobody else can know."""
+    key = identity.instance + identity.uuid
+    return blake2b(_SEQUENCE.pack(sequence), key=key, digest_size=TAG_BYTES).digest()
 
 
-def pack_frame_header(seed: int, offset: int, synced: int, length: int, crc: int) -> bytes:
+def pack_frame_header(tag: bytes, offset: int, synced: int, length: int, crc: int) -> bytes:
     """The header of a frame at `offset` with `length` bytes of records, whose checksum is `crc`."""
     assert synced <= offset
-    head = _FRAME.pack(_FRAME_MAGIC, length, offset, synced, crc)
-    return head + _CRC.pack(crc32(head, seed))
+    head = _FRAME.pack(_FRAME_MAGIC, length, offset, synced, tag, crc)
+    return head + _CRC.pack(crc32(head))
 
 
 @attrs.frozen
@@ -144,16 +154,16 @@ class Scan:
         return Bad(end, covered, "the file ends too early") if end < covered else None
 
 
-def scan(data: bytes, sequence: int, start: int) -> Scan:
-    """Read the frames of a whole file from `start`, across bad stretches."""
-    seed, at, found = seed_of(sequence), start, Scan(start)
+def scan(data: bytes, tag: bytes, start: int) -> Scan:
+    """Read the frames of a whole file, whose tag this is, from `start`, across bad stretches."""
+    at, found = start, Scan(start)
     view = memoryview(data)
     while at < len(data):
-        header = _frame_at(data, at, seed)
+        header = _frame_at(data, at, tag)
         if header is None:
             if data[at] == 0 and data.count(0, at) == len(data) - at:
                 break
-            end = _next_frame(data, at + 1, seed)
+            end = _next_frame(data, at + 1, tag)
             found.parts.append(Bad(at, end, "no frame begins here"))
         else:
             length, synced, crc = header
@@ -168,22 +178,22 @@ def scan(data: bytes, sequence: int, start: int) -> Scan:
     return found
 
 
-def _frame_at(data: bytes, at: int, seed: int) -> tuple[int, int, int] | None:
+def _frame_at(data: bytes, at: int, tag: bytes) -> tuple[int, int, int] | None:
     """(length, synced, checksum of the records) of the frame at `at`, None if there is none."""
     if len(data) < at + FRAME_HEADER_BYTES:
         return None
-    magic, length, offset, synced, crc = _FRAME.unpack_from(data, at)
-    if magic != _FRAME_MAGIC or offset != at or synced > offset:
+    magic, length, offset, synced, tagged, crc = _FRAME.unpack_from(data, at)
+    if magic != _FRAME_MAGIC or tagged != tag or offset != at or synced > offset:
         return None
-    if crc32(data[at : at + _FRAME.size], seed) != _CRC.unpack_from(data, at + _FRAME.size)[0]:
+    if crc32(data[at : at + _FRAME.size]) != _CRC.unpack_from(data, at + _FRAME.size)[0]:
         return None
     return length, synced, crc
 
 
-def _next_frame(data: bytes, at: int, seed: int) -> int:
+def _next_frame(data: bytes, at: int, tag: bytes) -> int:
     """Where the next frame begins, or the end."""
     while (at := data.find(_FRAME_MAGIC, at)) >= 0:
-        if _frame_at(data, at, seed) is not None:
+        if _frame_at(data, at, tag) is not None:
             return at
         at += 1
     return len(data)

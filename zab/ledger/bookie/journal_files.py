@@ -25,7 +25,7 @@ from zab.ledger.bookie.frames import (
     journal_path,
     pack_frame_header,
     pack_header,
-    seed_of,
+    tag_of,
 )
 from zab.ledger.bookie.records import END_RECORD
 
@@ -39,7 +39,7 @@ class JournalFiles:
         self._identity = identity
         self._sequence = sequence
         self._file: File | None = None
-        self._seed = seed_of(sequence)
+        self._tag = tag_of(identity, sequence)
         self._end = 0
         self._previous_end = 0
         self._is_marked = True
@@ -76,14 +76,14 @@ class JournalFiles:
             self._file = None
             self._previous_end, self._end = self._end, 0
             self._sequence += 1
-            self._seed = seed_of(self._sequence)
+            self._tag = tag_of(self._identity, self._sequence)
         crc = crc32(payload)
         if self._file is None:
             self._file = self._begin()
             head = pack_header(self._identity, self._sequence, self._previous_end)
-            head += pack_frame_header(self._seed, HEADER_BYTES, 0, len(payload), crc)
+            head += pack_frame_header(self._tag, HEADER_BYTES, 0, len(payload), crc)
         else:
-            head = pack_frame_header(self._seed, self._end, self._end, len(payload), crc)
+            head = pack_frame_header(self._tag, self._end, self._end, len(payload), crc)
         self._file.write_durable(head + payload)
         self._end += len(head) + len(payload)
 

@@ -39,7 +39,7 @@ from zab.ledger.bookie.events import (
     WriteSegment,
 )
 from zab.ledger.bookie.frames import DIRECTORY as JOURNAL
-from zab.ledger.bookie.frames import HEADER_BYTES, PREPARED, Frame, Scan, journal_path, read_header, scan
+from zab.ledger.bookie.frames import HEADER_BYTES, PREPARED, Frame, Scan, journal_path, read_header, scan, tag_of
 from zab.ledger.bookie.ledgers import Ledger, LedgerTable
 from zab.ledger.bookie.records import (
     FENCE,
@@ -214,7 +214,7 @@ class _Opening:
 
     def _replay_file(self, opened: Opened, sequence: int, start: int, is_last: bool) -> None:
         data = self._disk.read(journal_path(sequence))
-        found = scan(data, sequence, start or HEADER_BYTES)
+        found = scan(data, tag_of(self._identity, sequence), start or HEADER_BYTES)
         has_header = bool(start) or read_header(data, sequence, self._identity) is not None
         synced = 0
         if not is_last:
