@@ -47,6 +47,8 @@ FAULTS: Final[Mapping[str, int]] = {
     "wipe": 5,
 }
 """All faults, by their weights."""
+WIPES: Final = 30
+"""The weight of lost disks in a run that need not keep its promises."""
 
 
 @attrs.frozen(kw_only=True)
@@ -126,7 +128,7 @@ def _drawn(seed: int, rng: Random, bookies: int | None) -> Profile:
     share = rng.choice((0.2, 0.4, 0.7))
     faults = {name: weight for name, weight in FAULTS.items() if rng.random() < share}
     request_timeout_ms = rng.choice((300, 1_000, 3_000))
-    return Profile(
+    profile = Profile(
         seed=seed,
         bookies=bookies or min(BOOKIES_MAX, max(ensemble for ensemble, _, _ in quorums) + rng.choice((0, 1, 2, 2, 3))),
         quorums=quorums,
@@ -161,3 +163,5 @@ def _drawn(seed: int, rng: Random, bookies: int | None) -> Profile:
         deletes=rng.choice((0.0, 0.3, 0.7)),
         keeps_promises=rng.random() < 0.8,
     )
+    # A ledger is blocked only if several disks are lost while it is open.
+    return profile if profile.keeps_promises else attrs.evolve(profile, faults={**profile.faults, "wipe": WIPES})
