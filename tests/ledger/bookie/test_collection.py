@@ -13,7 +13,7 @@ from tests.ledger.bookie.kit import DIGEST, KEY, SMALL, Bench, add, envelope_of
 from zab.coordination.operations import Children, Create, Delete, Exists, Get, Operation, Result, Set, ZooKeeperError
 from zab.coordination.steps import BATCH_MAX, Pause
 from zab.ledger.bookie.collection import Candidates, find_candidates
-from zab.ledger.bookie.events import Collect, Compact, RemoveSegments
+from zab.ledger.bookie.events import Collect, Compact, RemoveSegments, WriteSegment
 from zab.ledger.bookie.segment import segment_path
 from zab.ledger.bookie.tombstones import Tombstones, runs_of
 from zab.ledger.entries.ids import ID_MAX, NONE
@@ -268,9 +268,13 @@ def with_dead_ledgers(dead: int, *, live: int = 1) -> MemberBench:
     return bench
 
 
-def compact(bench: MemberBench) -> None:
+def compact(bench: Bench) -> None:
+    """A round of compactions, to its end."""
     bench.pass_ms(bench.config.compact_ms)
     bench.settle()
+    while bench.bookie.compaction._under_way is not None:
+        bench.pass_ms(1)
+        bench.settle()
 
 
 def test_a_segment_without_live_ledgers_is_removed() -> None:
@@ -334,8 +338,7 @@ def with_small_segments(count: int, **limits: int) -> Bench:
 def test_small_segments_become_one() -> None:
     """A bookie with little to do flushes one every ten seconds: within days there would be 100,000."""
     bench = with_small_segments(8, compact_small_bytes=10_000)
-    bench.pass_ms(bench.config.compact_ms)
-    bench.settle()
+    compact(bench)
     assert len(bench.bookie.segments) == 1
     for seed in range(2):
         assert bench.answer(ReadEntry(1, 0)).envelope == envelope_of(1, 0, lac=-9), "the newest"
@@ -343,20 +346,22 @@ def test_small_segments_become_one() -> None:
         assert [bench.answer(ReadEntry(10 + each, 0)).status for each in range(8)] == [Status.OK] * 8
         bench.crash(seed)
     number = bench.bookie.segments.newest_first[0].number
-    bench.pass_ms(bench.config.compact_ms)
-    bench.settle()
+    compact(bench)
     assert bench.bookie.segments.newest_first[0].number == number, "one alone is written again"
 
 
-@pytest.mark.parametrize("limits", [{"compact_segments_max": 3}, {"compact_rows_max": 6}, {"compact_bytes_max": 400}])
+@pytest.mark.parametrize(
+    "limits",
+    [{"compact_segments_max": 3}, {"compact_rows_max": 6}, {"compact_bytes_max": 400}, {"compact_entries_max": 9}],
+)
 def test_so_much_is_compacted_at_a_time(limits: dict[str, int]) -> None:
     bench = with_small_segments(8, compact_small_bytes=10_000, **limits)
     bench.pass_ms(bench.config.compact_ms)
     groups = []
-    while not groups or bench.bookie.deadline_ms <= bench.now_ms or bench.jobs:
+    while not groups or bench.bookie.compaction._search is not None:
         groups += [len(job.segments) for job in bench.jobs if isinstance(job, Compact)]
         if not bench.work():
-            bench.step()
+            bench.pass_ms(1)
     assert groups == [3, 3, 2]
     assert len(bench.bookie.segments) == 3
 
@@ -392,7 +397,7 @@ def test_a_replaced_segment_that_is_still_there_is_removed_at_the_start() -> Non
     bench.pass_ms(bench.config.compact_ms)
     while not any(isinstance(job, RemoveSegments) for job in bench.jobs):
         bench.work()
-        bench.step()
+        bench.pass_ms(1)
     files = [path for path in bench.disk.image() if path.startswith("entries/")]
     bench.crash()
     left = [path for path in bench.disk.image() if path.startswith("entries/")]
@@ -407,7 +412,7 @@ def test_what_a_damaged_segment_says_it_replaces_is_kept(at: int) -> None:
     bench.pass_ms(bench.config.compact_ms)
     while not any(isinstance(job, RemoveSegments) for job in bench.jobs):
         bench.work()
-        bench.step()
+        bench.pass_ms(1)
     files = [path for path in bench.disk.image() if path.startswith("entries/")]
     path = segment_path(bench.bookie.segments.newest_first[0].number)
     bench.disk.flip(path, 8 * (at % bench.disk.size(path)))
@@ -432,8 +437,7 @@ def test_a_damaged_segment_is_neither_removed_nor_copied(part: str) -> None:
     if part == "map":
         bench.restart()
     compact(bench)
-    bench.pass_ms(bench.config.compact_ms)
-    bench.settle()
+    compact(bench)
     assert segment_path(segment.number) in bench.disk.image()
     assert bench.failure is None
     assert bench.reports or bench.notes
@@ -461,7 +465,7 @@ def test_a_read_under_way_survives_a_compaction() -> None:
     bench.pass_ms(bench.config.compact_ms)
     for _ in range(20):
         bench.work()
-        bench.step()
+        bench.pass_ms(1)
     bench.read_all()
     assert bench.answers[number].status is Status.OK
 
@@ -472,3 +476,75 @@ def test_one_compaction_at_a_time() -> None:
     for _ in range(10):
         bench.step()
     assert sum(isinstance(job, Compact) for job in bench.jobs) == 1
+
+
+def with_pieces(count: int, **limits: int) -> Bench:
+    """A compaction of so many pieces, of 1000 bytes each, is due, and its first job is there."""
+    limits = {"compact_small_bytes": 100_000, "piece_bytes": 1_000, "flush_bytes": 100_000} | limits
+    bench = with_small_segments(2, **limits)
+    bench.ask(*(add(1, 10 + entry, bytes(1_000)) for entry in range(count)))
+    bench.flush()
+    bench.pass_ms(bench.config.compact_ms)
+    while not bench.jobs:
+        bench.step()
+    return bench
+
+
+def test_a_flush_waits_for_one_piece_of_a_compaction() -> None:
+    """Else adds are not read while hundreds of MiB are copied."""
+    bench = with_pieces(10)
+    bench.ask(add(50, 0))
+    bench.store()
+    bench.pass_ms(bench.config.flush_ms)
+    bench.work()
+    written = bench.disk.size(f"{segment_path(bench.bookie.checkpoints.next_segment - 2)}.tmp")
+    assert written < 3_000
+    bench.pass_ms(1_000)
+    assert isinstance(bench.jobs[0], WriteSegment)
+    bench.work()
+    before = len(bench.bookie.segments)
+    bench.settle()
+    compact(bench)
+    assert len(bench.bookie.segments) < before
+    assert [bench.answer(ReadEntry(1, 10 + entry)).status for entry in range(10)] == [Status.OK] * 10
+
+
+def test_a_compaction_writes_so_many_bytes_a_second() -> None:
+    bench = with_pieces(30, compact_bytes_per_s=5_000)
+    segments = bench.bookie.segments
+    began = bench.now_ms
+    while len(segments) > 1:
+        if not bench.work():
+            assert bench.bookie.deadline_ms > bench.now_ms
+            bench.pass_ms(max(1, bench.bookie.deadline_ms - bench.now_ms))
+    size = segments.newest_first[0].size
+    assert size > 30_000
+    took_ms = bench.now_ms - began
+    assert size / 5 * 0.95 < took_ms < size / 5 * 1.1
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_compaction_that_fails_in_the_middle_leaves_nothing(is_full: bool) -> None:
+    bench = with_pieces(10)
+    before = bench.bookie.segments.newest_first
+    for _ in range(3):
+        bench.work()
+        bench.pass_ms(1)
+    assert any(path.endswith(".tmp") for path in bench.disk.image())
+    if is_full:
+        bench.disk.capacity_bytes = bench.disk.capacity_bytes - bench.disk.free_bytes() + 10
+    else:
+        segment = bench.bookie.segments.newest_first[0]
+        row = segment.row(1)
+        assert row is not None
+        bench.disk.flip(segment_path(segment.number), 8 * (row.index_offset - 5))
+    while bench.bookie.compaction._under_way is not None:
+        bench.work()
+        bench.pass_ms(1)
+    bench.settle()
+    assert bench.bookie.segments.newest_first == before
+    assert not [path for path in bench.disk.image() if path.endswith(".tmp")]
+    assert bench.failure is None
+    bench.disk.capacity_bytes = 1 << 40
+    compact(bench)
+    assert (len(bench.bookie.segments) == 1) == is_full, "what is damaged is not tried again"

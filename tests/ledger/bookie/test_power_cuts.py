@@ -24,6 +24,8 @@ CONFIG = evolve(
     compact_ms=SMALL.flush_ms,
     compact_small_bytes=1 << 20,
     compact_segments_max=3,
+    compact_bytes_per_s=1_000,
+    piece_bytes=500,
 )
 LEDGERS = st.integers(0, 3)
 ENTRIES = st.integers(0, 7)

@@ -28,7 +28,9 @@ from zab.ledger.bookie.events import (
     Collect,
     Compact,
     Compacted,
+    CompactedPart,
     ConnectionClosed,
+    ContinueCompact,
     Effects,
     Input,
     JobFailed,
@@ -256,6 +258,8 @@ class Bookie:
                 self._fail(f"the journal cannot be written: {reason}", effects)
             case JournalPrepared():
                 pass
+            case CompactedPart():
+                self.compaction.part_written(event, self._now_ms)
             case Compacted():
                 self.compaction.compacted(event)
             case SegmentsRemoved():
@@ -277,7 +281,7 @@ class Bookie:
             effects.jobs.append(PrepareJournal())
 
     def _job_failed(self, event: JobFailed, effects: Effects) -> None:
-        if isinstance(event.job, Compact):
+        if isinstance(event.job, Compact | ContinueCompact):
             self.compaction.failed(event)
             return
         if not event.is_full:

@@ -8,6 +8,9 @@ an entry the newer one still counts.
 
 A segment whose ledger map is not verified, or that is suspect, is neither removed nor copied: what looks dead in it may
 be damage. One segment is looked at in a step, and one compaction is under way at a time.
+
+A compaction is written in pieces, a job each, and the next piece is asked for when the bytes before it are paid for:
+`compact_bytes_per_s`. So a flush, which shares the thread, waits for one piece at most.
 """
 
 from __future__ import annotations
@@ -17,7 +20,16 @@ from collections.abc import Iterator
 import attrs
 
 from zab.ledger.bookie.config import BookieConfig
-from zab.ledger.bookie.events import Compact, Compacted, Job, JobFailed, RemoveSegments, SegmentsRemoved
+from zab.ledger.bookie.events import (
+    Compact,
+    Compacted,
+    CompactedPart,
+    ContinueCompact,
+    Job,
+    JobFailed,
+    RemoveSegments,
+    SegmentsRemoved,
+)
 from zab.ledger.bookie.ledgers import LedgerTable
 from zab.ledger.bookie.segment import Segment
 from zab.ledger.bookie.segments import Segments
@@ -33,6 +45,7 @@ class _Group:
     size: int = 0
     """The bytes that are copied."""
     rows: int = 0
+    entries: int = 0
     has_low: bool = False
     """Whether one has a low live share."""
 
@@ -51,7 +64,9 @@ class Compaction:
         self._at_ms = now_ms + config.compact_ms
         self._daily_ms = now_ms + config.compact_daily_ms
         self._search: Iterator[_Group | None] | None = None
-        self._is_under_way = False
+        self._under_way: Compact | None = None
+        self._go_on_at_ms: int | None = None
+        """When its next piece may be written; None: a job of it is under way."""
         self._refused: set[int] = set()
         """Segments that could not be copied."""
         self.jobs: list[Job] = []
@@ -63,7 +78,7 @@ class Compaction:
     def deadline_ms(self) -> int | None:
         """When `step` has something to do."""
         if self._search is not None:
-            return None if self._is_under_way else 0
+            return self._go_on_at_ms if self._under_way is not None else 0
         return min(self._at_ms, self._daily_ms)
 
     def begin(self, share: float) -> None:
@@ -81,7 +96,10 @@ class Compaction:
             else:
                 return False
             self._at_ms = now_ms + self._config.compact_ms
-        if self._is_under_way:
+        if self._under_way is not None:
+            if self._go_on_at_ms is not None and now_ms >= self._go_on_at_ms:
+                self._go_on_at_ms = None
+                self.jobs.append(ContinueCompact(self._under_way.number))
             return False
         assert self._search is not None
         try:
@@ -91,8 +109,8 @@ class Compaction:
             return False
         if group is None:
             return False
-        self._is_under_way = True
-        self.jobs.append(Compact(number, tuple(group.segments), frozenset(group.live)))
+        self._under_way = Compact(number, tuple(group.segments), frozenset(group.live))
+        self.jobs.append(self._under_way)
         return True
 
     def _groups(self, share: float) -> Iterator[_Group | None]:
@@ -100,7 +118,7 @@ class Compaction:
         config, group = self._config, _Group()
         for segment in reversed(self._segments.newest_first):
             # No ledger that is not live now will be so later.
-            live, size, total = segment.live_part(self._table.by_id)
+            live, entries, size, total = segment.live_part(self._table.by_id)
             is_low = size < share * total or not total
             is_wanted = is_low or segment.size < config.compact_small_bytes
             if segment.is_suspect or segment.number in self._refused:
@@ -111,6 +129,7 @@ class Compaction:
                 and len(group.segments) < config.compact_segments_max
                 and group.size + size <= config.compact_bytes_max
                 and group.rows + rows <= config.compact_rows_max
+                and group.entries + entries <= config.compact_entries_max
             ):
                 if group.is_worthwhile:
                     yield group
@@ -120,10 +139,15 @@ class Compaction:
                 group.live.update(live)
                 group.size += size
                 group.rows += rows
+                group.entries += entries
                 group.has_low = group.has_low or is_low
             yield None
         if group.is_worthwhile:
             yield group
+
+    def part_written(self, answer: CompactedPart, now_ms: int) -> None:
+        """A piece is written: the next one has to wait until it is paid for."""
+        self._go_on_at_ms = now_ms + -(-answer.size * 1_000 // self._config.compact_bytes_per_s)
 
     def compacted(self, answer: Compacted) -> None:
         """The new segment is durable: it takes the place of the old ones, whose files go now."""
@@ -131,15 +155,15 @@ class Compaction:
         self.jobs.append(RemoveSegments(answer.replaced))
 
     def removed(self, answer: SegmentsRemoved) -> None:
-        self._is_under_way = False
+        self._under_way = None
 
     def failed(self, answer: JobFailed) -> None:
         """The segments stay as they are."""
-        assert isinstance(answer.job, Compact)
-        self._is_under_way = False
+        assert self._under_way is not None
+        numbers = [segment.number for segment in self._under_way.segments]
+        self._under_way = None
         self._search = None
         if not answer.is_full:
-            numbers = [segment.number for segment in answer.job.segments]
             self._refused.update(numbers)
             names = ", ".join(f"{number:016x}" for number in numbers)
             self.reports.append(f"segments {names} are not compacted: {answer.reason} -> have them repaired")

@@ -85,6 +85,13 @@ class BookieConfig:
     """So many segments are put into one."""
     compact_rows_max: int = 200_000
     """The segments that are put into one have so many rows of ledgers together."""
+    compact_entries_max: int = 500_000
+    """So many live entries are put into one segment: where each of them is, is kept in memory meanwhile."""
+    compact_bytes_per_s: int = 20 * MIB
+    """A compaction writes so many bytes a second on average."""
+    piece_bytes: int = 4 * MIB
+    """Segments are written and synced in such pieces, since one long sync would hold up the journal. A flush waits for
+    one piece of a compaction at most."""
     open_bytes_max: int = 64 * MIB
     """What is replayed at a start is flushed each time it has so many bytes."""
 

@@ -3,6 +3,8 @@
 Jobs are done one after the other, in order: so a checkpoint never names what is not durable, and marks only rise. Reads
 may be done at the same time, by other threads.
 
+A compaction is many jobs, of a piece each: what comes between them, a flush above all, waits for one piece only.
+
 Lack of room undoes the job, and is answered with `JobFailed.is_full`. Any other `OSError` is answered too: what it
 left cannot be known, and the bookie has to end.
 """
@@ -10,7 +12,7 @@ left cannot be known, and the bookie has to end.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Final
 from zlib import crc32
 
@@ -20,6 +22,8 @@ from zab.ledger.bookie.events import (
     CheckpointSaved,
     Compact,
     Compacted,
+    CompactedPart,
+    ContinueCompact,
     Job,
     JobAnswer,
     JobFailed,
@@ -50,8 +54,6 @@ from zab.ledger.bookie.state import CHECKPOINT, Checkpoint, pack_state, state_pa
 from zab.ledger.bookie.state import DIRECTORY as STATES
 
 TEMPORARY: Final = ".tmp"
-PIECE_BYTES: Final = 4 << 20
-"""A segment is written and synced in such pieces: one long sync would hold up the journal."""
 STATES_KEPT: Final = 2
 
 
@@ -63,6 +65,8 @@ class EntryFiles:
         self._config = config
         self._identity = identity
         self._mark = (0, 0)
+        self._compaction: Generator[int, None, Compacted] | None = None
+        """The compaction that is under way."""
 
     def perform(self, job: Job) -> JobAnswer:
         """Do a job."""
@@ -70,7 +74,7 @@ class EntryFiles:
             return self._perform(job)
         except (OSError, SegmentDamagedError) as error:
             is_for_room = isinstance(error, OSError) and is_full(error)
-            if is_for_room:
+            if is_for_room or isinstance(error, SegmentDamagedError):
                 self._clean_up(job)
             return JobFailed(job, str(error), is_for_room)
 
@@ -85,7 +89,7 @@ class EntryFiles:
         match job:
             case WriteSegment(number, entries, mark):
                 builder = SegmentBuilder(self._identity, number, mark)
-                return SegmentWritten(self._write(number, builder, _sorted_records(entries, builder)))
+                return SegmentWritten(_whole(self._write(number, builder, _sorted_records(entries, builder))))
             case SaveState(number, ledgers, count, tombstones):
                 data = pack_state(self._identity, number, ledgers, count, tombstones)
                 self._disk.replace(state_path(number), data)
@@ -96,8 +100,11 @@ class EntryFiles:
             case PrepareJournal():
                 self._prepare_journal()
                 return JournalPrepared()
-            case Compact():
-                return self._compact(job)
+            case Compact(number):
+                self._compaction = self._compact(job)
+                return self._go_on(number)
+            case ContinueCompact(number):
+                return self._go_on(number)
             case RemoveSegments(numbers):
                 self._remove(ENTRIES, [segment_path(number) for number in numbers])
                 return SegmentsRemoved(numbers)
@@ -106,7 +113,7 @@ class EntryFiles:
         """Remove what a job that found no room has begun."""
         path = None
         match job:
-            case WriteSegment(number) | Compact(number):
+            case WriteSegment(number) | Compact(number) | ContinueCompact(number):
                 path = segment_path(number)
             case SaveState(number):
                 path = state_path(number)
@@ -146,25 +153,34 @@ class EntryFiles:
 
     # ------------------------------------------------------------------------------------------------------- segments
 
-    def _write(self, number: int, builder: SegmentBuilder, records: Iterator[bytes]) -> Segment:
-        """Write a segment, durably."""
+    def _write(self, number: int, builder: SegmentBuilder, records: Iterator[bytes]) -> Generator[int, None, Segment]:
+        """Write a segment, durably; the bytes of each piece once it is written."""
         path = segment_path(number)
         if self._disk.exists(path + TEMPORARY):
             self._disk.remove(path + TEMPORARY)
         file = self._disk.open_append(path + TEMPORARY, create=True)
         try:
             file.write(builder.header)
-            for piece in _pieces(records):
-                _write_synced(file, piece)
+            for piece in _pieces(records, self._config.piece_bytes):
+                yield _write_synced(file, piece)
             tail, segment = builder.finish()
-            _write_synced(file, tail)
+            yield _write_synced(file, tail)
         finally:
             file.close()
         self._disk.rename(path + TEMPORARY, path)
         self._disk.sync_directory(ENTRIES)
         return segment
 
-    def _compact(self, job: Compact) -> Compacted:
+    def _go_on(self, number: int) -> Compacted | CompactedPart:
+        assert self._compaction is not None
+        try:
+            return CompactedPart(number, next(self._compaction))
+        except StopIteration as end:
+            self._compaction = None
+            compacted: Compacted = end.value
+            return compacted
+
+    def _compact(self, job: Compact) -> Generator[int, None, Compacted]:
         replaced = tuple(segment.number for segment in job.segments)
         olds = sorted(job.segments, key=lambda segment: segment.rank)
         if not any(row.ledger in job.live for segment in olds for row in segment.rows()):
@@ -173,7 +189,7 @@ class EntryFiles:
             self._identity, job.number, olds[-1].mark, rank=olds[-1].rank, replaced=tuple(sorted(replaced))
         )
         records = self._live_records(olds, job.live, builder)
-        return Compacted(self._write(job.number, builder, records), replaced)
+        return Compacted((yield from self._write(job.number, builder, records)), replaced)
 
     def _live_records(self, olds: Sequence[Segment], live: frozenset[int], builder: SegmentBuilder) -> Iterator[bytes]:
         """The records of live ledgers in order, verbatim, and verified; of several of one entry the newest."""
@@ -201,7 +217,7 @@ class EntryFiles:
         begin = 0
         while begin < len(where):
             segment, index, at = where[begin]
-            until_max, end = index.until(at, PIECE_BYTES), begin + 1
+            until_max, end = index.until(at, self._config.piece_bytes), begin + 1
             while end < len(where) and where[end][1] is index and where[end][2] == at + end - begin < until_max:
                 end += 1
             until = at + end - begin
@@ -227,20 +243,31 @@ def _sorted_records(entries: Mapping[int, Mapping[int, bytes]], builder: Segment
         yield from envelopes
 
 
-def _pieces(records: Iterator[bytes]) -> Iterator[bytes]:
-    """Records joined to pieces of about PIECE_BYTES."""
+def _whole(writing: Generator[int, None, Segment]) -> Segment:
+    """The segment, when all of it is written."""
+    while True:
+        try:
+            next(writing)
+        except StopIteration as end:
+            segment: Segment = end.value
+            return segment
+
+
+def _pieces(records: Iterator[bytes], piece_bytes: int) -> Iterator[bytes]:
+    """Records joined to pieces of about so many bytes."""
     waiting: list[bytes] = []
     size = 0
     for record in records:
         waiting.append(record)
         size += len(record)
-        if size >= PIECE_BYTES:
+        if size >= piece_bytes:
             yield b"".join(waiting)
             waiting, size = [], 0
     if waiting:
         yield b"".join(waiting)
 
 
-def _write_synced(file: File, data: bytes) -> None:
+def _write_synced(file: File, data: bytes) -> int:
     file.write(data)
     file.sync()
+    return len(data)

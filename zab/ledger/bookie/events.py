@@ -102,6 +102,14 @@ class Compacted:
 
 
 @attrs.frozen
+class CompactedPart:
+    """So many bytes of the new segment were written."""
+
+    number: int
+    size: int
+
+
+@attrs.frozen
 class SegmentsRemoved:
     numbers: tuple[int, ...]
 
@@ -146,7 +154,14 @@ class LostEntries:
 
 
 JobAnswer: TypeAlias = (
-    SegmentWritten | StateSaved | CheckpointSaved | JournalPrepared | Compacted | SegmentsRemoved | JobFailed
+    SegmentWritten
+    | StateSaved
+    | CheckpointSaved
+    | JournalPrepared
+    | CompactedPart
+    | Compacted
+    | SegmentsRemoved
+    | JobFailed
 )
 Input: TypeAlias = (
     Asked
@@ -223,11 +238,19 @@ class PrepareJournal:
 
 @attrs.frozen
 class Compact:
-    """Write what live ledgers have in these segments, which follow each other in age, into a new one; Compacted."""
+    """Begin to write what live ledgers have in these segments, which follow each other in age, into a new one;
+    CompactedPart or Compacted."""
 
     number: int
     segments: tuple[Segment, ...]
     live: frozenset[int]
+
+
+@attrs.frozen
+class ContinueCompact:
+    """Write the next piece of the segment of this number, whose compaction is under way; CompactedPart or Compacted."""
+
+    number: int
 
 
 @attrs.frozen
@@ -237,7 +260,7 @@ class RemoveSegments:
     numbers: tuple[int, ...]
 
 
-Job: TypeAlias = WriteSegment | SaveState | SaveCheckpoint | PrepareJournal | Compact | RemoveSegments
+Job: TypeAlias = WriteSegment | SaveState | SaveCheckpoint | PrepareJournal | Compact | ContinueCompact | RemoveSegments
 
 
 @attrs.define

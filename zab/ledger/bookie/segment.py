@@ -221,15 +221,16 @@ class Segment:
         """What it has of each ledger."""
         return (Row(*fields) for fields in _ROW.iter_unpack(self._rows))
 
-    def live_part(self, live: Container[int]) -> tuple[list[int], int, int]:
-        """Which of its ledgers are live, the bytes of their entries, and those of all."""
-        found, size, total = [], 0, 0
-        for ledger, _, _, _, _, _, bytes_, _, _ in _ROW.iter_unpack(self._rows):
+    def live_part(self, live: Container[int]) -> tuple[list[int], int, int, int]:
+        """Which of its ledgers are live, how many entries they have, the bytes of these, and those of all."""
+        found, entries, size, total = [], 0, 0, 0
+        for ledger, _, _, count, _, _, bytes_, _, _ in _ROW.iter_unpack(self._rows):
             total += bytes_
             if ledger in live:
                 found.append(ledger)
+                entries += count
                 size += bytes_
-        return found, size, total
+        return found, entries, size, total
 
     def may_hide(self, ledger: int) -> bool:
         """Whether entries of this ledger may be in it that cannot be found."""

@@ -111,6 +111,8 @@ def open_bookie(
         compact_daily_ms=30 * profile.gc_ms,
         compact_small_bytes=profile.segment_bytes,
         compact_segments_max=4,
+        compact_bytes_per_s=20 * profile.segment_bytes,
+        piece_bytes=profile.segment_bytes // 4,
         open_bytes_max=profile.segment_bytes,
     )
     disk = machine.disk
