@@ -4,7 +4,8 @@
     python -m tests.mutants NAME …          some
     python -m tests.mutants --find NAME …   which test notices, of those of the mutant's rooms: for a new one
 
-Exit codes: 0 every mutant was killed, 1 some were not.
+Exit codes: 0 a test notices every mutant; 1 no test notices some; 2 some are unknown, since a run timed out or could not
+begin.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import time
 from collections.abc import Sequence
 from queue import Empty, SimpleQueue
 
-from tests.mutants.gate import FAILED, Verdict, Workbench, bench, pytest_command, simulate_command
+from tests.mutants.gate import FAILED, Outcome, Verdict, Workbench, bench, pytest_command, simulate_command
 from tests.mutants.mutant import SIMULATED, Mutant, mutants
 
 LINES_SHOWN = 30
@@ -40,16 +41,33 @@ SEEDS = 100
 """How many seeds of the simulator are tried when no test of its rooms notices."""
 
 
+NOTHING = "nothing notices"
+NO_TESTS = 5
+"""The exit code of a pytest run that has selected no test."""
+
+
 def find(workbench: Workbench, mutant: Mutant) -> str:
-    """The first test that notices, the quick ones of its own room first; then seeds of the simulator."""
+    """The first test that notices, the quick ones of its own room first; then seeds of the simulator. `NOTHING`: all of
+    them ran, and passed. Otherwise the runs that did not come to their end: one of them might have noticed."""
     rooms = next(rooms for prefix, rooms in ROOMS.items() if mutant.edits[0].path.startswith(prefix)).split()
+    errors = []
     for marks, places in ((QUICK, rooms[:1]), (QUICK, rooms[1:]), (SLOW, rooms)):
         outcome = workbench.run(mutant, pytest_command(["-m", marks, *places]))
         if outcome.code == FAILED:
             return re.findall(r"^(?:FAILED|ERROR) (\S+)", outcome.output, re.MULTILINE)[0]
-    block = [*simulate_command(0), "--seeds", str(SEEDS), "--jobs", "1"]
-    found = re.findall(r"^seed (\d+): ", workbench.run(mutant, block).output, re.MULTILINE)
-    return f"{SIMULATED}{found[0]}" if found else "nothing notices"
+        if outcome.code not in (0, NO_TESTS):
+            errors.append(f"{_why(outcome)}: {'quick' if marks == QUICK else 'slow'} tests of {' '.join(places)}")
+    outcome = workbench.run(mutant, [*simulate_command(0), "--seeds", str(SEEDS), "--jobs", "1"])
+    found = re.findall(r"^seed (\d+): ", outcome.output, re.MULTILINE)
+    if found:
+        return f"{SIMULATED}{found[0]}"
+    if outcome.code != 0:
+        errors.append(f"{_why(outcome)}: {SEEDS} seeds of the simulator")
+    return "; ".join(errors) or NOTHING
+
+
+def _why(outcome: Outcome) -> str:
+    return (Verdict.TIMED_OUT if outcome.code is None else Verdict.NOT_RUN).value
 
 
 class Run:
@@ -63,6 +81,9 @@ class Run:
         self._count = len(mutants)
         self._done_count = 0
         self.alive: list[str] = []
+        """Mutants that no test noticed."""
+        self.errors: list[str] = []
+        """Mutants of which a run timed out, or could not begin."""
 
     def work(self, *, finding: bool) -> None:
         with bench() as workbench, contextlib.suppress(Empty):
@@ -78,8 +99,11 @@ class Run:
                     self._done_count += 1
                     took = time.monotonic() - started
                     print(f"{self._done_count:4}/{self._count} {took:6.1f} s  {mutant.name}: {said}", flush=True)
-                    if said not in (Verdict.KILLED.value,) and not finding:
+                    if said.startswith((Verdict.TIMED_OUT.value, Verdict.NOT_RUN.value)):
+                        self.errors.append(mutant.name)
+                    elif said in (Verdict.SURVIVED.value, NOTHING):
                         self.alive.append(mutant.name)
+                    if output and said != Verdict.KILLED.value:
                         print("\n".join(output.splitlines()[-LINES_SHOWN:]), flush=True)
 
 
@@ -111,8 +135,10 @@ def main(words: Sequence[str]) -> int:
     for worker in workers:
         worker.join()
     took = time.monotonic() - started
+    if run.errors:
+        print(f"error: {len(run.errors)} with a run that did not come to its end: {', '.join(run.errors)}")
     print(f"{len(chosen)} mutants in {took:.0f} s, {len(run.alive)} not killed: {', '.join(run.alive) or 'none'}")
-    return 1 if run.alive else 0
+    return 2 if run.errors else 1 if run.alive else 0
 
 
 if __name__ == "__main__":

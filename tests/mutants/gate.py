@@ -4,7 +4,8 @@
         workbench.passes(killers)            on the sources as they are
         workbench.verdict(mutant)            without the rule
 
-A killer that cannot run to its end (no such test, a mutant that cannot be imported, a hang) has killed nothing.
+A killer that cannot run to its end (no such test, a mutant that cannot be imported, a hang) has killed nothing. A run
+that takes too long says nothing about the mutant: it is an error of its own, `Verdict.TIMED_OUT`.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ ROOT = Path(__file__).parents[2]
 COPIED = ("zab", "datatree", "session", "tests", "bench", "docs", "pyproject.toml", "Makefile", "README.md")
 """What killers need: the sources, the tests and what some of these read."""
 
-KILLER_SECONDS = 180
-"""This only bounds a hang."""
+KILLER_SECONDS = 180.0
+"""How long one run on a mutant may take. This only bounds a hang."""
 
 FAILED = 1
 """The exit code of a pytest run in which a test failed; 2 and above: it did not come to that."""
@@ -44,11 +45,13 @@ class Verdict(enum.Enum):
     SURVIVED = "SURVIVED"
     NOT_RUN = "NOT RUN"
     """Its killer did not run to its end."""
+    TIMED_OUT = "TIMED OUT"
+    """Its killer took too long: whether it notices is unknown."""
 
 
 @attrs.frozen
 class Outcome:
-    """The exit code of a command, None if it hung, and what it printed."""
+    """The exit code of a command, None if it timed out, and what it printed."""
 
     code: int | None
     output: str
@@ -59,6 +62,7 @@ class Workbench:
     """A copy of the sources, one mutant at a time in it."""
 
     directory: Path
+    killer_seconds: float = KILLER_SECONDS
 
     def passes(self, killers: Sequence[str]) -> str:
         """Run killers on the sources as they are: "", or what is wrong with them."""
@@ -66,7 +70,7 @@ class Workbench:
         commands = [pytest_command(tests)] if tests else []
         commands += [command_of(killer) for killer in killers if killer.startswith(SIMULATED)]
         for command in commands:
-            outcome = self._run(command, KILLER_SECONDS * max(1, len(killers) // 4))
+            outcome = self._run(command, self.killer_seconds * max(1, len(killers) // 4))
             if outcome.code != 0:
                 return outcome.output
         return ""
@@ -78,6 +82,8 @@ class Workbench:
         except MutantError as error:
             return Verdict.NOT_RUN, str(error)
         failures = _SIMULATED_FAILURES if mutant.killer.startswith(SIMULATED) else (FAILED,)
+        if outcome.code is None:
+            return Verdict.TIMED_OUT, outcome.output
         if outcome.code == 0:
             return Verdict.SURVIVED, outcome.output
         return (Verdict.KILLED if outcome.code in failures else Verdict.NOT_RUN), outcome.output
@@ -87,7 +93,7 @@ class Workbench:
         # The Python of this package is looked at, not what is compiled with the same effect, except by tests of that.
         off = all(edit.path.startswith("datatree/") for edit in mutant.edits) and "native" not in mutant.killer
         with self._made(mutant):
-            return self._run(command, KILLER_SECONDS, {"ZAB_NATIVE": "0"} if off else {})
+            return self._run(command, self.killer_seconds, {"ZAB_NATIVE": "0"} if off else {})
 
     @contextlib.contextmanager
     def _made(self, mutant: Mutant) -> Iterator[None]:
@@ -134,7 +140,7 @@ class Workbench:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, 9)
                 output, _ = process.communicate()
-                return Outcome(None, f"{output}\nnot done after {seconds:.0f} s")
+                return Outcome(None, f"{output}\ntimed out after {seconds:.0f} s")
         return Outcome(process.returncode, output)
 
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
+from unittest.mock import Mock
 
+import attrs
 import pytest
 import yaml
 
-from tests.mutants.gate import Verdict, Workbench
+from tests.mutants import __main__ as program
+from tests.mutants.__main__ import NOTHING, ROOMS, find
+from tests.mutants.gate import Outcome, Verdict, Workbench
 from tests.mutants.mutant import DIRECTORY, SIMULATED, Edit, Mutant, MutantError, mutants, read
 from tests.tidy.rules import RULES
 from tests.tidy.sources import ROOT
@@ -160,6 +167,60 @@ def test_a_mutant_whose_killer_passes_has_survived(workbench: Workbench) -> None
 )
 def test_a_killer_that_cannot_run_has_killed_nothing(new: str, killer: str, workbench: Workbench) -> None:
     assert workbench.verdict(changed(new, killer))[0] is Verdict.NOT_RUN
+
+
+HANGS = "    while True:\n        pass\n"
+
+
+@pytest.mark.slow
+def test_a_killer_that_takes_too_long_has_timed_out(workbench: Workbench) -> None:
+    verdict, output = attrs.evolve(workbench, killer_seconds=2).verdict(changed(HANGS))
+    assert verdict is Verdict.TIMED_OUT
+    assert output.endswith("timed out after 2 s")
+
+
+class Scripted(Workbench):
+    """A workbench whose runs end with these exit codes, and print nothing."""
+
+    codes: ClassVar[list[int | None]]
+
+    def run(self, mutant: Mutant, command: Sequence[str]) -> Outcome:
+        return Outcome(self.codes.pop(0), "")
+
+
+@pytest.mark.parametrize(
+    ("codes", "said"),
+    [
+        ([0, 5, 0, 0], NOTHING),
+        ([0, None, 0, 0], "TIMED OUT: quick tests of tests/protocol"),
+        ([0, 0, 2, None], "NOT RUN: slow tests of tests/member tests/protocol; TIMED OUT: 100 seeds of the simulator"),
+    ],
+)
+def test_search_that_did_not_come_to_its_end_has_not_found_that_nothing_notices(
+    codes: list[int | None], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ROOMS, "it.py", "tests/member tests/protocol")
+    Scripted.codes = [*codes]
+    assert find(Scripted(tmp_path), changed(HANGS)) == said
+
+
+@pytest.mark.parametrize(
+    ("verdict", "code", "line"),
+    [
+        (Verdict.KILLED, 0, "0 not killed: none\n"),
+        (Verdict.SURVIVED, 1, "1 not killed: one\n"),
+        (Verdict.TIMED_OUT, 2, "error: 1 with a run that did not come to its end: one\n"),
+        (Verdict.NOT_RUN, 2, "error: 1 with a run that did not come to its end: one\n"),
+    ],
+)
+def test_run_whose_killer_timed_out_is_an_error(
+    verdict: Verdict, code: int, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workbench = Mock(passes=lambda _killers: "", verdict=lambda _mutant: (verdict, ""))
+    monkeypatch.setattr(program, "bench", lambda: contextlib.nullcontext(workbench))
+    monkeypatch.setattr(program, "mutants", lambda: [changed(HANGS)])
+    assert program.main([]) == code
+    assert line in capsys.readouterr().out
 
 
 def test_mutant_that_changes_nothing_has_not_run(workbench: Workbench) -> None:
