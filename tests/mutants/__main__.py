@@ -4,8 +4,8 @@
     python -m tests.mutants NAME …          some
     python -m tests.mutants --find NAME …   which test notices, of those of the mutant's rooms: for a new one
 
-Exit codes: 0 a test notices every mutant; 1 no test notices some; 2 some are unknown, since a run timed out or could not
-begin.
+Exit codes: 0 a test notices every mutant; 1 no test notices some; 2 some are unknown, since a run timed out or could
+not begin.
 """
 
 from __future__ import annotations
