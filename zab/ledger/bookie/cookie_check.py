@@ -61,7 +61,11 @@ def read_local_cookie(disk: Disk) -> LocalCookie | None:
         if others:
             raise CookieError(f"there is no file {COOKIE_FILE}, but {', '.join(others)} -> this is no empty directory")
         return None
-    data = disk.read(COOKIE_FILE)
+    return parse_local_cookie(disk.read(COOKIE_FILE))
+
+
+def parse_local_cookie(data: bytes) -> LocalCookie:
+    """The content of the file. Raises CookieError if it is damaged."""
     if len(data) >= _HEAD.size + _CRC.size and _CRC.pack(crc32(data[: -_CRC.size])) == data[-_CRC.size :]:
         magic, version, uuid, length = _HEAD.unpack_from(data)
         if (magic, version, length) == (b"BCKI", 1, len(data) - _HEAD.size - _CRC.size):

@@ -66,7 +66,7 @@ _FRAME: Final = Struct(f">4sIQQ{TAG_BYTES}sI")
 _CRC: Final = Struct(">I")
 _SEQUENCE: Final = Struct(">Q")
 _MAGIC: Final = b"BJNL"
-_FRAME_MAGIC: Final = b"BFRM"
+FRAME_MAGIC: Final = b"BFRM"
 _VERSION: Final = 2
 
 assert _HEADER.size + _CRC.size == HEADER_BYTES
@@ -83,8 +83,10 @@ def pack_header(identity: Identity, sequence: int, previous_end: int) -> bytes:
     return head + _CRC.pack(crc32(head))
 
 
-def read_header(data: bytes, sequence: int, identity: Identity) -> int | None:
-    """Where the file before it ended; None if the header is not readable. Raises ForeignFileError."""
+def parse_header(data: bytes, sequence: int) -> tuple[Identity, int] | None:
+    """Whose file this is, and where the file before it ended; None if the header is not readable.
+
+    Raises ForeignFileError: it has another version."""
     if len(data) < HEADER_BYTES or crc32(data[: _HEADER.size]) != _CRC.unpack_from(data, _HEADER.size)[0]:
         return None
     magic, version, instance, uuid, named, previous_end = _HEADER.unpack_from(data)
@@ -92,9 +94,17 @@ def read_header(data: bytes, sequence: int, identity: Identity) -> int | None:
         return None
     if version != _VERSION:
         raise ForeignFileError(f"{journal_path(sequence)} has version {version} of the format, not {_VERSION}")
-    if (instance, uuid) != (identity.instance, identity.uuid):
+    return Identity(instance, uuid), int(previous_end)
+
+
+def read_header(data: bytes, sequence: int, identity: Identity) -> int | None:
+    """Where the file before it ended; None if the header is not readable. Raises ForeignFileError."""
+    found = parse_header(data, sequence)
+    if found is None:
+        return None
+    if found[0] != identity:
         raise ForeignFileError(f"{journal_path(sequence)} belongs to another bookie or another cluster")
-    return int(previous_end)
+    return found[1]
 
 
 def tag_of(identity: Identity, sequence: int) -> bytes:
@@ -106,7 +116,7 @@ def tag_of(identity: Identity, sequence: int) -> bytes:
 def pack_frame_header(tag: bytes, offset: int, synced: int, length: int, crc: int) -> bytes:
     """The header of a frame at `offset` with `length` bytes of records, whose checksum is `crc`."""
     assert synced <= offset
-    head = _FRAME.pack(_FRAME_MAGIC, length, offset, synced, tag, crc)
+    head = _FRAME.pack(FRAME_MAGIC, length, offset, synced, tag, crc)
     return head + _CRC.pack(crc32(head))
 
 
@@ -180,19 +190,25 @@ def scan(data: bytes, tag: bytes, start: int) -> Scan:
 
 def _frame_at(data: bytes, at: int, tag: bytes) -> tuple[int, int, int] | None:
     """(length, synced, checksum of the records) of the frame at `at`, None if there is none."""
-    if len(data) < at + FRAME_HEADER_BYTES:
+    return parse_frame_header(data[at : at + FRAME_HEADER_BYTES], at, tag)
+
+
+def parse_frame_header(data: bytes, at: int, tag: bytes) -> tuple[int, int, int] | None:
+    """(length, synced, checksum of the records) of the frame whose header this is, at `at` in its file; None: it is
+    none."""
+    if len(data) < FRAME_HEADER_BYTES:
         return None
-    magic, length, offset, synced, tagged, crc = _FRAME.unpack_from(data, at)
-    if magic != _FRAME_MAGIC or tagged != tag or offset != at or synced > offset:
+    magic, length, offset, synced, tagged, crc = _FRAME.unpack_from(data)
+    if magic != FRAME_MAGIC or tagged != tag or offset != at or synced > offset:
         return None
-    if crc32(data[at : at + _FRAME.size]) != _CRC.unpack_from(data, at + _FRAME.size)[0]:
+    if crc32(data[: _FRAME.size]) != _CRC.unpack_from(data, _FRAME.size)[0]:
         return None
     return length, synced, crc
 
 
 def _next_frame(data: bytes, at: int, tag: bytes) -> int:
     """Where the next frame begins, or the end."""
-    while (at := data.find(_FRAME_MAGIC, at)) >= 0:
+    while (at := data.find(FRAME_MAGIC, at)) >= 0:
         if _frame_at(data, at, tag) is not None:
             return at
         at += 1

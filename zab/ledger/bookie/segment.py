@@ -219,7 +219,7 @@ class Segment:
 
     def rows(self) -> Iterator[Row]:
         """What it has of each ledger."""
-        return (Row(*fields) for fields in _ROW.iter_unpack(self._rows))
+        return parse_rows(self._rows)
 
     def live_part(self, live: Container[int]) -> tuple[list[int], int, int, int]:
         """Which of its ledgers are live, how many entries they have, the bytes of these, and those of all."""
@@ -322,33 +322,73 @@ def open_segment(number: int, size: int, read: Callable[[int, int], bytes], iden
     Raises ForeignFileError, OSError."""
     is_suspect = not _has_header(read(0, HEADER_BYTES), number, identity)
     foot = read(size - FOOTER_BYTES, FOOTER_BYTES) if size >= HEADER_BYTES + FOOTER_BYTES else b""
-    if len(foot) != FOOTER_BYTES or crc32(foot[: _FOOTER.size]) != _CRC.unpack_from(foot, _FOOTER.size)[0]:
+    footer = parse_footer(foot, number, size)
+    if footer is None:
         return Segment(number, size, is_readable=False)
-    magic, version, named, rank, sequence, offset, map_at, count, replaced_count, crc = _FOOTER.unpack_from(foot)
-    length = count * ROW_BYTES + 8 * replaced_count
-    if (magic, version, named) != (_END, _VERSION, number) or map_at + length + FOOTER_BYTES != size:
-        return Segment(number, size, is_readable=False)
-    tables = read(map_at, length)
-    if len(tables) != length or crc32(tables) != crc:
-        return Segment(number, size, rank=rank, is_readable=False)
-    rows = tables[: count * ROW_BYTES]
+    tables = read(footer.map_at, footer.tables_bytes)
+    if len(tables) != footer.tables_bytes or crc32(tables) != footer.crc:
+        return Segment(number, size, rank=footer.rank, is_readable=False)
+    rows = tables[: footer.count * ROW_BYTES]
     return Segment(
         number,
         size,
-        rank=rank,
-        mark=(sequence, offset),
+        rank=footer.rank,
+        mark=footer.mark,
         rows=rows,
-        replaced=unpack_from(f">{replaced_count}Q", tables, len(rows)),
+        replaced=unpack_from(f">{footer.replaced_count}Q", tables, len(rows)),
         is_suspect=is_suspect,
     )
 
 
-def _has_header(head: bytes, number: int, identity: Identity) -> bool:
+@attrs.frozen
+class Footer:
+    """What the end of a segment says."""
+
+    rank: int
+    mark: tuple[int, int]
+    map_at: int
+    """Where the ledger map begins, which the replaced numbers follow."""
+    count: int
+    """The rows of the ledger map."""
+    replaced_count: int
+    crc: int
+    """The CRC-32 of both tables."""
+
+    @property
+    def tables_bytes(self) -> int:
+        return self.count * ROW_BYTES + 8 * self.replaced_count
+
+
+def parse_footer(foot: bytes, number: int, size: int) -> Footer | None:
+    """The footer of a segment of `size` bytes; None if it is not readable."""
+    if len(foot) != FOOTER_BYTES or crc32(foot[: _FOOTER.size]) != _CRC.unpack_from(foot, _FOOTER.size)[0]:
+        return None
+    magic, version, named, rank, sequence, offset, map_at, count, replaced_count, crc = _FOOTER.unpack_from(foot)
+    footer = Footer(rank, (sequence, offset), map_at, count, replaced_count, crc)
+    if (magic, version, named) != (_END, _VERSION, number) or map_at + footer.tables_bytes + FOOTER_BYTES != size:
+        return None
+    return footer
+
+
+def parse_rows(data: bytes) -> Iterator[Row]:
+    """The rows in a part of a ledger map."""
+    return (Row(*fields) for fields in _ROW.iter_unpack(data))
+
+
+def parse_header(head: bytes, number: int) -> Identity | None:
+    """Whose segment this is; None if the header is not readable."""
     if len(head) != HEADER_BYTES or crc32(head[: _HEADER.size]) != _CRC.unpack_from(head, _HEADER.size)[0]:
-        return False
+        return None
     magic, version, instance, uuid, named = _HEADER.unpack_from(head)
     if (magic, version, named) != (_MAGIC, _VERSION, number):
+        return None
+    return Identity(instance, uuid)
+
+
+def _has_header(head: bytes, number: int, identity: Identity) -> bool:
+    found = parse_header(head, number)
+    if found is None:
         return False
-    if (instance, uuid) != (identity.instance, identity.uuid):
+    if found != identity:
         raise ForeignFileError(f"{segment_path(number)} belongs to another bookie or another cluster")
     return True

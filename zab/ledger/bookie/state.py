@@ -42,6 +42,9 @@ HEADER_BYTES: Final = 64
 _HEADER: Final = Struct(">4sI16s16sQII4x")
 _LEDGER: Final = Struct(f">q{KEY_BYTES}sBqB")
 _RUN: Final = Struct(">qq")
+RUN_BYTES: Final = _RUN.size
+LEDGER_BYTES_MAX: Final = _LEDGER.size + 255
+"""A ledger in the file has no more bytes."""
 _CHECKPOINT: Final = Struct(">4sI16s16sQQQ")
 _CRC: Final = Struct(">I")
 _FENCED: Final = 1
@@ -80,40 +83,70 @@ def pack_state(identity: Identity, number: int, ledgers: Sequence[bytes], count:
     return b"".join((head, _CRC.pack(crc32(head)), body, _CRC.pack(crc32(body))))
 
 
+@attrs.frozen
+class StateHeader:
+    """What the header of a state file says."""
+
+    identity: Identity
+    count: int
+    """How many ledgers follow."""
+    runs: int
+    """How many runs of tombstones follow these."""
+
+
+def parse_state_header(head: bytes, number: int) -> StateHeader | None:
+    """The header of a state file; None if it is not readable."""
+    if len(head) < HEADER_BYTES or crc32(head[: _HEADER.size]) != _CRC.unpack_from(head, _HEADER.size)[0]:
+        return None
+    magic, version, instance, uuid, named, count, runs = _HEADER.unpack_from(head)
+    if (magic, version, named) != (b"BSTA", _VERSION, number):
+        return None
+    return StateHeader(Identity(instance, uuid), count, runs)
+
+
 def read_state(data: bytes, number: int, identity: Identity) -> LedgerTable | None:
     """The ledgers in a state file; None if it is damaged. Raises ForeignFileError."""
-    if len(data) < HEADER_BYTES + _CRC.size or crc32(data[: _HEADER.size]) != _CRC.unpack_from(data, _HEADER.size)[0]:
-        return None
-    magic, version, instance, uuid, named, count, runs = _HEADER.unpack_from(data)
+    header = parse_state_header(data, number)
     body = memoryview(data)[HEADER_BYTES : -_CRC.size]
-    if (magic, version, named) != (b"BSTA", _VERSION, number) or _CRC.pack(crc32(body)) != data[-_CRC.size :]:
+    if header is None or len(data) < HEADER_BYTES + _CRC.size or _CRC.pack(crc32(body)) != data[-_CRC.size :]:
         return None
-    if (instance, uuid) != (identity.instance, identity.uuid):
+    if header.identity != identity:
         raise ForeignFileError(f"{state_path(number)} belongs to another bookie or another cluster")
     try:
-        return _read_body(body, count, runs)
+        return _read_body(body, header.count, header.runs)
     except (struct.error, MalformedEntryError):
         return None
+
+
+def parse_ledger(body: bytes | memoryview, at: int) -> tuple[Ledger, int]:
+    """The ledger at `at`, and where the next one begins. Raises struct.error, MalformedEntryError."""
+    ledger_id, key, flags, lac, length = _LEDGER.unpack_from(body, at)
+    at += _LEDGER.size
+    ledger = Ledger(ledger_id, key)
+    ledger.is_fenced, ledger.is_limbo, ledger.lac = bool(flags & _FENCED), bool(flags & _LIMBO), lac
+    if length:
+        ledger.lac_packet = bytes(body[at : at + length])
+        ledger.explicit_lac = lac_header_of(ledger.lac_packet)[1]
+    return ledger, at + length
+
+
+def parse_run(body: bytes | memoryview, at: int) -> tuple[int, int] | None:
+    """The run of tombstones at `at`; None if it is none. Raises struct.error."""
+    first, last = _RUN.unpack_from(body, at)
+    return (first, last) if 0 <= first <= last else None
 
 
 def _read_body(body: memoryview, count: int, runs: int) -> LedgerTable | None:
     table, at, ledgers = LedgerTable(), 0, []
     for _ in range(count):
-        ledger_id, key, flags, lac, length = _LEDGER.unpack_from(body, at)
-        at += _LEDGER.size
-        ledger = Ledger(ledger_id, key)
-        ledger.is_fenced, ledger.is_limbo, ledger.lac = bool(flags & _FENCED), bool(flags & _LIMBO), lac
-        if length:
-            ledger.lac_packet = bytes(body[at : at + length])
-            ledger.explicit_lac = lac_header_of(ledger.lac_packet)[1]
+        ledger, at = parse_ledger(body, at)
         ledgers.append(ledger)
-        at += length
     for _ in range(runs):
-        first, last = _RUN.unpack_from(body, at)
-        if not 0 <= first <= last:
+        run = parse_run(body, at)
+        if run is None:
             return None
-        table.tombstones.add_run(first, last)
-        at += _RUN.size
+        table.tombstones.add_run(*run)
+        at += RUN_BYTES
     table.by_id.update((ledger.id, ledger) for ledger in ledgers if ledger.id not in table.tombstones)
     return table if at == len(body) else None
 
@@ -130,14 +163,22 @@ class Checkpoint:
         return head + _CRC.pack(crc32(head))
 
 
-def read_checkpoint(data: bytes, identity: Identity) -> Checkpoint | None:
-    """The content of the checkpoint; None if it is damaged. Raises ForeignFileError."""
+def parse_checkpoint(data: bytes) -> tuple[Identity, Checkpoint] | None:
+    """Whose checkpoint this is, and its content; None if it is damaged."""
     size = _CHECKPOINT.size
     if len(data) != size + _CRC.size or crc32(data[:size]) != _CRC.unpack_from(data, size)[0]:
         return None
     magic, version, instance, uuid, sequence, offset, state = _CHECKPOINT.unpack_from(data)
     if (magic, version) != (b"BCHK", _VERSION):
         return None
-    if (instance, uuid) != (identity.instance, identity.uuid):
+    return Identity(instance, uuid), Checkpoint((sequence, offset), state)
+
+
+def read_checkpoint(data: bytes, identity: Identity) -> Checkpoint | None:
+    """The content of the checkpoint; None if it is damaged. Raises ForeignFileError."""
+    found = parse_checkpoint(data)
+    if found is None:
+        return None
+    if found[0] != identity:
         raise ForeignFileError(f"{CHECKPOINT} belongs to another bookie or another cluster")
-    return Checkpoint((sequence, offset), state)
+    return found[1]
