@@ -248,6 +248,8 @@ class Inspection:
                 count += 1
                 told = Finding(Kind.PROBLEM, window.path, part.offset, part.reason)
                 yield told if count <= FINDINGS_MAX else _more(told.kind, told.path, told.offset)
+            if window.size < until:
+                yield Finding(Kind.PROBLEM, window.path, window.size, "the file ends before the mark of the checkpoint")
         if start is not None:
             is_headless = header is None and not start
             ends = 0 if is_last else self._end_of(sequence)
