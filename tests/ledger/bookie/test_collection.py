@@ -101,6 +101,25 @@ def test_no_add_of_a_deleted_ledger_is_taken_while_its_tombstone_is_on_its_way()
     assert bench.bookie.table.get(3) is None
 
 
+def test_few_ledgers_are_deleted_and_dropped_in_a_step() -> None:
+    """A round may find a million; each has a record, a look at the cache and at its long polls."""
+    bench = bench_with()
+    bench.bookie.deletion.add(MINE[:8])
+    counts = []
+    while bench.bookie.deadline_ms == 0 or bench.journal:
+        before = len(bench.bookie.table), sum(each in bench.bookie.table.tombstones for each in MINE)
+        bench.step()
+        after = len(bench.bookie.table), sum(each in bench.bookie.table.tombstones for each in MINE)
+        counts.append((before[0] - after[0], after[1] - before[1]))
+        bench.store()
+    assert max(dropped for dropped, _ in counts) <= SMALL.ledgers_per_step
+    assert max(taken for _, taken in counts) <= SMALL.ledgers_per_step
+    assert sorted(bench.bookie.table.by_id) == list(MINE[8:])
+    assert bench.notes[-1] == "deleted 8 ledgers that are gone from the metadata"
+    bench.crash()
+    assert sorted(bench.bookie.table.by_id) == list(MINE[8:])
+
+
 def test_long_polls_of_a_deleted_ledger_are_answered() -> None:
     bench = bench_with(watch_ms_max=1 << 40)
     delete(bench, 3)

@@ -150,7 +150,7 @@ class BookieUnderPowerCuts(RuleBasedStateMachine):
     @rule(ledger=LEDGERS)
     def deletes(self, ledger: int) -> None:
         if self.bench.bookie.table.get(ledger) is not None and ledger not in self.deleted:
-            self.bench.bookie._delete([ledger])
+            self.bench.bookie.deletion.add([ledger])
             self.deleted[ledger] = self.bench.numbers
             self.bench.step()
 

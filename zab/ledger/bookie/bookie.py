@@ -8,12 +8,11 @@
 Decided here is the order of a turn: adds that follow each other are taken in one loop (`writes.py`), everything else
 one by one; then comes what waits for time; then everything that this turn journals becomes one append. Not decided
 here: what is answered when (`writes.py`, `reads.py`, `journal.py`), when the cache is flushed (`checkpoints.py`), what
-is deleted (`collection.py`), how it is registered (`registration.py`).
+is deleted (`collection.py`, `deletion.py`), how it is registered (`registration.py`).
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
@@ -21,6 +20,7 @@ from zab.coordination.driver import Connected, Expired, Results, Suspended, Watc
 from zab.ledger.bookie.checkpoints import Checkpoints
 from zab.ledger.bookie.compaction import Compaction
 from zab.ledger.bookie.config import BookieConfig
+from zab.ledger.bookie.deletion import Deletion
 from zab.ledger.bookie.disk_reads import DiskReads
 from zab.ledger.bookie.events import (
     Asked,
@@ -53,7 +53,6 @@ from zab.ledger.bookie.opening import Opened
 from zab.ledger.bookie.reads import Reads
 from zab.ledger.bookie.segments import Segments
 from zab.ledger.bookie.space import SpaceRule
-from zab.ledger.bookie.tombstones import runs_of
 from zab.ledger.bookie.write_cache import WriteCache
 from zab.ledger.bookie.writes import Writes
 from zab.ledger.wire.messages import (
@@ -100,8 +99,7 @@ class Bookie:
         self.space = SpaceRule(config, now_ms)
         self.compaction = Compaction(config, self.table, self.segments, now_ms)
         self.membership = None if member is None else Membership(config, member, self.table, now_ms)
-        self._to_drop: deque[tuple[int, list[int]]] = deque()
-        """Deleted ledgers, by the number of the append that makes their tombstones durable."""
+        self.deletion = Deletion(config, self.table, self._cache, self._journal, self._writes, self._reads)
         self._prepared_for = -1
         """For the roll after which journal file the next one was prepared."""
         self._notes = list(opened.notes)
@@ -115,6 +113,7 @@ class Bookie:
         deadlines = [
             self.checkpoints.deadline_ms,
             self.compaction.deadline_ms,
+            self.deletion.deadline_ms,
             self._long_polls.deadline_ms,
             self._disk_reads.deadline_ms,
             self.space.deadline_ms,
@@ -141,6 +140,7 @@ class Bookie:
             self.checkpoints.take_number()
         if self.membership is not None and self._failure is None:
             self._look_after(self.membership, effects)
+        self.deletion.step()
         self._finish(effects)
         return effects
 
@@ -196,42 +196,17 @@ class Bookie:
         membership.set_read_only(self._writes.is_read_only)
         effects.submits += membership.step(self._now_ms)
         if membership.to_delete:
-            self._delete(membership.to_delete)
+            self.deletion.add(membership.to_delete)
             membership.to_delete = []
         for mine, others in ((effects.notes, membership.notes), (effects.reports, membership.reports)):
             mine += others
             others.clear()
-
-    def _delete(self, ledgers: list[int]) -> None:
-        """Take no adds of these ledgers from now on; they are dropped once their tombstones are durable."""
-        self._to_drop.append((self._journal.next_number, ledgers))
-        for first, last in runs_of(ledgers):
-            self.table.tombstones.add_run(first, last)
-            self._writes.note_tombstones(first, last)
-        for each in ledgers:
-            ledger = self.table.get(each)
-            if ledger is not None:
-                # Until then its next adds would go the shorter way, which looks at no tombstones.
-                ledger.is_fenced = True
-
-    def _drop(self, effects: Effects) -> None:
-        """Drop the ledgers whose tombstones are durable."""
-        while self._to_drop and self._to_drop[0][0] <= self._journal.durable_number:
-            ledgers = self._to_drop.popleft()[1]
-            for each in ledgers:
-                ledger = self.table.get(each)
-                if ledger is not None:
-                    self._cache.forget(ledger)
-                    self.table.delete(each)
-                    self._reads.wake(ledger)
-            effects.notes.append(f"deleted {len(ledgers)} ledgers that are gone from the metadata")
 
     def _take_event(self, event: Input, effects: Effects) -> None:
         match event:
             case JournalDurable(number, mark):
                 effects.answers += self._journal.durable(number, mark)
                 self._prepare_journal(effects)
-                self._drop(effects)
             case ReadDone(token, data):
                 self._disk_reads.done(token, data)
             case SegmentWritten():
@@ -323,8 +298,9 @@ class Bookie:
         self.checkpoints.jobs.clear()
         effects.jobs += self.compaction.jobs
         self.compaction.jobs.clear()
-        effects.notes += self._notes
-        self._notes.clear()
+        for notes in (self._notes, self.deletion.notes):
+            effects.notes += notes
+            notes.clear()
         effects.reports += self.segments.reports
         self.segments.reports.clear()
         effects.reports += self.compaction.reports
