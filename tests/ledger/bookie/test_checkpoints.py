@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import errno
+from collections import deque
 
 import pytest
 from attrs import evolve
 
 from tests.ledger.bookie.kit import KEY, SMALL, Bench, add
 from zab.ledger.bookie.entry_files import EntryFiles
-from zab.ledger.bookie.events import JobFailed, PrepareJournal, RemoveSegments, SaveCheckpoint, SaveState, WriteSegment
+from zab.ledger.bookie.events import (
+    JobFailed,
+    PrepareJournal,
+    RemoveSegments,
+    SaveCheckpoint,
+    SaveState,
+    Space,
+    WriteSegment,
+)
 from zab.ledger.wire.messages import ReadEntry
 from zab.ledger.wire.status import Status
 
@@ -190,6 +199,31 @@ def test_a_journal_that_cannot_be_prepared_makes_it_read_only() -> None:
     bench.work()
     assert bench.answer(add(1, 2)).status is Status.READ_ONLY
     assert bench.answer(ReadEntry(1, 7, KEY, is_fencing=True)).status is Status.NO_ENTRY, "fences are taken still"
+
+
+def test_what_found_no_room_is_tried_again_when_the_space_is_looked_at_and_reported_once() -> None:
+    """4.12: not at each append; and as long as it finds none the bookie is read-only, whatever share is used."""
+    bench = Bench(evolve(SMALL, journal_file_bytes=6000))
+    bench.answer(add(1, 0, bytes(1500)))
+    bench.disk.capacity_bytes = bench.disk.capacity_bytes - bench.disk.free_bytes() + 1000
+    bench.answer(add(1, 1, bytes(1500)))
+    tries = 0
+    for round_ in range(3):
+        while bench.work():
+            tries += 1
+        for entry in range(3):
+            bench.answer(ReadEntry(10 * round_ + entry + 2, 7, KEY, is_fencing=True))
+        assert not bench.jobs
+        bench.now_ms += SMALL.space_check_ms
+        bench.step(Space(50, 100))
+        assert bench.answer(add(1, 2)).status is Status.READ_ONLY, "it flaps"
+        bench.jobs = deque(job for job in bench.jobs if isinstance(job, PrepareJournal))
+    assert tries == 3
+    assert len([report for report in bench.reports if "PrepareJournal" in report]) == 1
+    bench.disk.capacity_bytes = 1 << 40
+    assert bench.work()
+    assert bench.answer(add(1, 2)).status is Status.OK
+    assert "journal/prepared" in bench.disk.image()
 
 
 @pytest.mark.parametrize("job", range(3))

@@ -33,6 +33,7 @@ from zab.ledger.bookie.events import (
     ContinueCompact,
     Effects,
     Input,
+    JobAnswer,
     JobFailed,
     JournalDurable,
     JournalFailed,
@@ -210,14 +211,17 @@ class Bookie:
             case ReadDone(token, data):
                 self._disk_reads.done(token, data)
             case SegmentWritten():
+                self._done(event, effects)
                 self.checkpoints.segment_written(event)
             case StateSaved():
+                self._done(event, effects)
                 self.checkpoints.state_saved(event)
             case CheckpointSaved():
+                self._done(event, effects)
                 self.checkpoints.checkpoint_saved(event)
             case Space():
                 self.space.take(event)
-                self.checkpoints.retry()
+                effects.jobs += self.space.retry()
                 self._set_mode(effects)
             case Ordered(read_only):
                 self.space.order(read_only=read_only)
@@ -232,12 +236,13 @@ class Bookie:
             case JournalFailed(reason):
                 self._fail(f"the journal cannot be written: {reason}", effects)
             case JournalPrepared():
-                pass
+                self._done(event, effects)
             case CompactedPart():
                 self.compaction.part_written(event, self._now_ms)
             case Compacted():
                 self.compaction.compacted(event)
             case SegmentsRemoved():
+                self._done(event, effects)
                 self.compaction.removed(event)
             case Collect(force):
                 if self.membership is not None:
@@ -251,7 +256,8 @@ class Bookie:
     def _prepare_journal(self, effects: Effects) -> None:
         """Have the next journal file made before the current one is half full, so that there is room for it."""
         sequence, offset = self._journal.mark
-        if sequence > self._prepared_for and offset >= self._config.journal_file_bytes // 2:
+        is_half = offset >= self._config.journal_file_bytes // 2
+        if sequence > self._prepared_for and is_half and not self.space.lacks_room_for(PrepareJournal):
             self._prepared_for = sequence
             effects.jobs.append(PrepareJournal())
 
@@ -262,13 +268,14 @@ class Bookie:
         if not event.is_full:
             self._fail(f"{type(event.job).__name__} failed: {event.reason}", effects)
             return
-        effects.reports.append(f"no room for {type(event.job).__name__}: {event.reason} -> read-only")
-        self.space.found_no_room()
+        if self.space.found_no_room(event.job):
+            effects.reports.append(f"no room for {type(event.job).__name__}: {event.reason} -> read-only")
         self._set_mode(effects)
-        if isinstance(event.job, PrepareJournal):
-            self._prepared_for = -1
-        else:
-            self.checkpoints.failed(event)
+
+    def _done(self, answer: JobAnswer, effects: Effects) -> None:
+        """A job is done, perhaps one that had found no room."""
+        self.space.done(answer)
+        self._set_mode(effects)
 
     def _set_mode(self, effects: Effects) -> None:
         """Take or refuse adds, as the space is."""

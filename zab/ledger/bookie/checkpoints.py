@@ -17,7 +17,6 @@ from zab.ledger.bookie.config import BookieConfig
 from zab.ledger.bookie.events import (
     CheckpointSaved,
     Job,
-    JobFailed,
     SaveCheckpoint,
     SaveState,
     SegmentWritten,
@@ -73,8 +72,6 @@ class Checkpoints:
         self._count = 0
         self._changed_ms: int | None = None
         """Since when there is something that no checkpoint has, nor the one that is under way."""
-        self._blocked: list[Job] = []
-        """What found no room on the disk."""
         self.jobs: list[Job] = []
         """The bookie empties it."""
 
@@ -157,13 +154,3 @@ class Checkpoints:
         assert answer.mark == self._next_mark >= self.mark
         self.mark = answer.mark
         self.stage = Stage.NONE
-
-    def failed(self, answer: JobFailed) -> None:
-        """There was no room for a job: nothing has changed, and it is tried again (`retry`)."""
-        assert answer.is_full
-        self._blocked.append(answer.job)
-
-    def retry(self) -> None:
-        """There may be room now."""
-        self.jobs += self._blocked
-        self._blocked.clear()
