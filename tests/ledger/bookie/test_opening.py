@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
+from random import Random
 from struct import pack
 from zlib import crc32
 
@@ -21,7 +23,7 @@ from zab.ledger.bookie.frames import (
     tag_of,
 )
 from zab.ledger.bookie.ledgers import Ledger, LedgerTable
-from zab.ledger.bookie.opening import DamagedError, open_files
+from zab.ledger.bookie.opening import DamagedError, NoRoomError, UnreadableFileError, open_files
 from zab.ledger.bookie.records import lac_record, tombstones_record
 from zab.ledger.bookie.segment import (
     ForeignFileError,
@@ -370,6 +372,60 @@ def test_reads_that_the_disk_refuses() -> None:
     bench.disk.fail_reads(segment_path(1), None)
     assert bench.answer(ReadEntry(1, 0)).status is Status.OK
     assert bench.answer(ReadEntry(2, 1)).status is Status.NO_ENTRY, "a descriptor was lacking for a moment"
+
+
+def test_a_segment_that_the_disk_does_not_read_hides_what_it_may_have_and_the_rest_is_served() -> None:
+    """4.6: as one whose ledger map is damaged. The next start looks at it again."""
+    bench = _with_segment()
+    bench.answer(add(5, 0))
+    bench.disk.kill()
+    bench.disk.fail_reads(segment_path(1))
+    bench.start()
+    assert bench.notes
+    assert [bench.answer(ReadEntry(ledger, 0)).status for ledger in (1, 2, 3)] == [Status.IO_ERROR] * 3
+    assert bench.answer(ReadEntry(5, 0)).status is Status.OK
+    assert bench.answer(ReadEntry(1, 9, KEY, is_fencing=True)).status is Status.IO_ERROR, "it looks like absence"
+    bench.pass_ms(SMALL.compact_ms)
+    bench.settle()
+    bench.restart()
+    assert [bench.answer(ReadEntry(ledger, 0)).status for ledger in (1, 2, 3)] == [Status.OK] * 3
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.EACCES])
+def test_an_error_that_is_not_of_one_segment_stops_the_start(error: int) -> None:
+    """Else a bookie without descriptors would take all segments for damaged."""
+    bench = _with_segment()
+    bench.disk.fail_reads(segment_path(1), error)
+    with pytest.raises(UnreadableFileError, match="entries/"):
+        bench.start()
+
+
+@pytest.mark.parametrize("directory", ["checkpoint", "state/", "journal/"])
+def test_what_the_start_needs_and_the_disk_does_not_read_stops_it_with_what_to_do(directory: str) -> None:
+    bench = _with_segment()
+    path = max(each for each in bench.disk.image() if each.startswith(directory))
+    bench.disk.fail_reads(path)
+    with pytest.raises(UnreadableFileError, match=rf"{path} cannot be read: .* look at the disk.*decommission"):
+        bench.start()
+    bench.restart()
+    assert bench.answer(ReadEntry(1, 0)).status is Status.OK
+
+
+@pytest.mark.parametrize("room", [600, 5_000])
+def test_a_start_without_room_says_so_and_takes_none(room: int) -> None:
+    """Its supervisor tries again and again: nothing of a try may stay."""
+    bench = Bench(evolve(SMALL, journal_file_bytes=1 << 16, flush_bytes=1 << 20, open_bytes_max=3_000))
+    for entry in range(40):
+        bench.answer(add(1, entry, bytes(200)))
+    bench.disk.capacity_bytes = bench.disk.capacity_bytes - bench.disk.free_bytes() + room
+    for _ in range(3):
+        with pytest.raises(NoRoomError, match="nothing is lost"):
+            bench.restart()
+        assert bench.disk.free_bytes() >= room
+    bench.disk.crash(Random(1))
+    bench.disk.capacity_bytes = 1 << 30
+    bench.restart()
+    assert len(bench.answer(ReadBatch(1, 0, 0, 1 << 20)).envelopes) == 40
 
 
 def _row(segment: Segment, **changes: int) -> Row:

@@ -7,7 +7,11 @@ even if there was nothing to replay.
 
 **Damage** is what was durable once and cannot be read: a part of the journal after the mark, the checkpoint, the state
 that it names. Then this raises DamagedError, and the bookie must not run: it would say that it does not have what it
-has acknowledged. A damaged segment only makes what it may hide unreadable.
+has acknowledged. A damaged segment only makes what it may hide unreadable; so does one that the disk does not read. A
+checkpoint, state or journal that the disk does not read raises UnreadableFileError: it may be read again later.
+
+**Without room** for what is replayed this raises NoRoomError. Nothing is lost, and what was written is removed again:
+else each try would take more of what little room there is.
 
 What is left of a compaction: a segment that another one has replaced is removed, if that one is whole. What ends in
 `.tmp` was never used.
@@ -17,6 +21,7 @@ It reads and writes a `Disk` directly, since nothing else runs yet. Not here: th
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -79,6 +84,28 @@ class DamagedError(OSError):
         self.reason = reason
 
 
+class UnreadableFileError(OSError):
+    """The disk does not read a file that the start needs. The text has the file and what to do."""
+
+    def __init__(self, path: str, cause: OSError) -> None:
+        super().__init__(
+            cause.errno,
+            f"{path} cannot be read: {cause.strerror} -> look at the disk, and start the bookie again; if the file"
+            f" stays unreadable, {_WHAT_TO_DO}",
+        )
+
+
+class NoRoomError(OSError):
+    """There is no room for what the start has to write. Nothing is lost."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            errno.ENOSPC,
+            f"no room to flush what the journal has: {reason} -> make room on the disk, and start the bookie again;"
+            " nothing is lost",
+        )
+
+
 @attrs.define
 class Opened:
     """The data of a bookie, all of it durable."""
@@ -97,7 +124,7 @@ class Opened:
 
 
 def open_files(disk: Disk, config: BookieConfig, identity: Identity) -> Opened:
-    """Open the files. Raises DamagedError, ForeignFileError, OSError."""
+    """Open the files. Raises DamagedError, UnreadableFileError, NoRoomError, ForeignFileError, OSError."""
     return _Opening(disk, config, identity).open()
 
 
@@ -110,6 +137,8 @@ class _Opening:
         self._entries: dict[int, dict[int, bytes]] = {}
         """Replayed, and in no segment yet."""
         self._size = 0
+        self._written: list[int] = []
+        """The segments that were made."""
 
     def open(self) -> Opened:
         if self._disk.exists(CHECKPOINT + TEMPORARY):
@@ -140,8 +169,24 @@ class _Opening:
     def _do(self, job: Job) -> object:
         answer = self._files.perform(job)
         if isinstance(answer, JobFailed):
-            raise OSError(answer.reason)
+            if not answer.is_full:
+                raise OSError(answer.reason)
+            if not isinstance(job, SaveCheckpoint):
+                # That one may have been replaced, and name what was written.
+                self._undo()
+            raise NoRoomError(answer.reason)
         return answer
+
+    def _undo(self) -> None:
+        """Remove what was written: no checkpoint names it."""
+        if self._written:
+            self._files.perform(RemoveSegments(tuple(self._written)))
+
+    def _read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        try:
+            return self._disk.read(path, offset, length)
+        except OSError as error:
+            raise UnreadableFileError(path, error) from error
 
     # -------------------------------------------------------------------------------------------- checkpoint and state
 
@@ -151,13 +196,13 @@ class _Opening:
             self._check_new()
             next_state = max(states, default=0) + 1
             return Opened(LedgerTable(), [], (0, 0), 1, next_state), (0, 0)
-        checkpoint = read_checkpoint(self._disk.read(CHECKPOINT), self._identity)
+        checkpoint = read_checkpoint(self._read(CHECKPOINT), self._identity)
         if checkpoint is None:
             raise DamagedError(CHECKPOINT, 0, "it does not match its checksum")
         for number in reversed(states):
             if number < checkpoint.state:
                 break
-            table = read_state(self._disk.read(state_path(number)), number, self._identity)
+            table = read_state(self._read(state_path(number)), number, self._identity)
             if table is not None:
                 return Opened(table, [], checkpoint.mark, 1, states[-1] + 1), checkpoint.mark
         raise DamagedError(state_path(checkpoint.state), 0, "the state that the checkpoint names is not readable")
@@ -173,9 +218,7 @@ class _Opening:
     def _open_segments(self, opened: Opened) -> None:
         found = {}
         for number in numbers_in(self._disk, ENTRIES):
-            path = segment_path(number)
-            read = lambda offset, length, path=path: self._disk.read(path, offset, length)  # noqa: E731
-            found[number] = open_segment(number, self._disk.size(path), read, self._identity)
+            found[number] = self._open_segment(number)
         replaced = {
             number
             for segment in found.values()
@@ -195,6 +238,19 @@ class _Opening:
                     " error; have its ledgers copied from other bookies"
                 )
 
+    def _open_segment(self, number: int) -> Segment:
+        path = segment_path(number)
+        size = self._disk.size(path)
+        try:
+            return open_segment(
+                number, size, lambda offset, length: self._disk.read(path, offset, length), self._identity
+            )
+        except OSError as error:
+            # Any other error is none of this file alone.
+            if error.errno != errno.EIO:
+                raise UnreadableFileError(path, error) from error
+            return Segment(number, size, is_readable=False)
+
     # --------------------------------------------------------------------------------------------------------- replay
 
     def _replay(self, opened: Opened, start: Mark) -> int:
@@ -213,7 +269,7 @@ class _Opening:
         return numbers[-1]
 
     def _replay_file(self, opened: Opened, sequence: int, start: int, is_last: bool) -> None:
-        data = self._disk.read(journal_path(sequence))
+        data = self._read(journal_path(sequence))
         found = scan(data, tag_of(self._identity, sequence), start or HEADER_BYTES)
         has_header = bool(start) or read_header(data, sequence, self._identity) is not None
         synced = 0
@@ -240,7 +296,7 @@ class _Opening:
     def _end_of(self, sequence: int) -> int:
         """Where the file of this sequence ended, as the next one says; 0 if that has nothing in it."""
         path = journal_path(sequence + 1)
-        return read_header(self._disk.read(path, 0, HEADER_BYTES), sequence + 1, self._identity) or 0
+        return read_header(self._read(path, 0, HEADER_BYTES), sequence + 1, self._identity) or 0
 
     def _records(self, frame: Frame, sequence: int) -> Iterator[Record]:
         try:
@@ -294,6 +350,7 @@ class _Opening:
         answer = self._do(WriteSegment(opened.next_segment, self._entries, mark))
         assert isinstance(answer, SegmentWritten)
         opened.segments.append(answer.segment)
+        self._written.append(answer.segment.number)
         opened.next_segment += 1
         self._entries, self._size = {}, 0
 
