@@ -7,7 +7,7 @@ from attrs import evolve
 
 from tests.ledger.bookie.coordination import INSTANCE, LOST, ROOT, MemberBench, new_tree, run
 from tests.ledger.bookie.kit import DIGEST, KEY, SMALL, Bench, add
-from zab.coordination.operations import Create, Delete, Operation, Result, Set, ZooKeeperError
+from zab.coordination.operations import Create, Delete, Operation, Result, Set, Sync, ZooKeeperError
 from zab.ledger.bookie.cookie_check import (
     CookieError,
     LocalCookie,
@@ -200,6 +200,37 @@ def test_a_refusal_of_the_service_is_tried_again() -> None:
     bench.pass_ms(10_000)
     bench.settle()
     assert bench.tree.data(READ_ONLY) == b"info"
+
+
+@pytest.mark.parametrize("refused", [AVAILABLE, AVAILABLE.rpartition("/")[0], READ_ONLY])
+def test_what_an_acl_does_not_admit_is_said_once_and_tried_again(refused: str) -> None:
+    """A znode that an operator, or another tool, has made. It is no reason to ask at once again, for ever."""
+    tree = new_tree()
+    asked: list[Operation] = []
+
+    def refuse(operation: Operation) -> Result | None:
+        asked.append(operation)
+        path = getattr(operation, "path", "")
+        if path == refused and not isinstance(operation, Sync):
+            return Result(ZooKeeperError.NOAUTH)
+        if path == AVAILABLE and refused == AVAILABLE.rpartition("/")[0]:
+            return Result(ZooKeeperError.NONODE)
+        return None
+
+    bench = MemberBench(tree=tree)
+    bench.before = refuse
+    bench.expire()
+    for _ in range(5):
+        assert len(asked) < 100
+        bench.pass_ms(10_000)
+        bench.settle()
+    found = [report for report in bench.reports if report.startswith("register")]
+    assert found == [f"register: the ACL of {refused} does not admit this bookie -> change it; tried again later"]
+    bench.before = lambda operation: None
+    bench.pass_ms(10_000)
+    bench.settle()
+    assert bench.tree.data(AVAILABLE) == b"info"
+    assert bench.answer(add(1, 0)).status is Status.OK
 
 
 def test_a_full_disk_makes_it_read_only_until_there_is_room_again() -> None:

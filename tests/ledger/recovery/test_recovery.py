@@ -19,7 +19,7 @@ from zab.ledger.recovery.events import (
 )
 from zab.ledger.recovery.recovery import Recovery
 from zab.ledger.store.events import Answered
-from zab.ledger.wire.messages import AddEntry, EntryRead, ReadEntry
+from zab.ledger.wire.messages import Added, AddEntry, EntryRead, ReadEntry
 from zab.ledger.wire.status import Status
 
 OPEN = ledger((0, "b1 b2 b3"))
@@ -436,6 +436,22 @@ def test_an_acknowledgement_of_a_bookie_that_was_replaced_does_not_count():
     rig.step(Answered("b2", add, rig.bookies["b2"].answer(late)))
     assert not rig.outcomes
     rig.answer("b1", entry=0, of=AddEntry)
+    assert end_of(rig) == (0, 10)
+
+
+def test_an_acknowledgement_of_another_ledger_does_not_count():
+    """A bookie that answers so, or a host that mixes up its recoveries, must not make a copy of nothing."""
+    rig = with_entries(1)
+    two_heard(rig)
+    rig.answer("b1", entry=0)
+    rig.answer("b2", Status.NO_ENTRY, entry=1)
+    rig.answer("b3", Status.NO_ENTRY, entry=1)
+    for bookie in ("b1", "b2", "b3"):
+        request = next(each for name, each in rig.sent if name == bookie and isinstance(each, AddEntry))
+        rig.step(Answered(bookie, request, Added(Status.OK, LEDGER + 1, 0)))
+    assert not rig.outcomes
+    rig.answer("b1", entry=0, of=AddEntry)
+    rig.answer("b2", entry=0, of=AddEntry)
     assert end_of(rig) == (0, 10)
 
 

@@ -3,11 +3,12 @@
 import pytest
 
 from tests.ledger.store.handlers import Coordination
-from zab.coordination.operations import Create, Delete, Set
+from zab.coordination.operations import Create, Delete, Exists, Get, Operation, Result, Set, ZooKeeperError
 from zab.ledger.entries.ids import BookieId
 from zab.ledger.metadata.ledger_metadata import InvalidMetadataError
 from zab.ledger.metadata.service_info import Endpoint, ServiceInfo, bookie_endpoint, encode_service_info
 from zab.ledger.placement.nodes import BookieNode
+from zab.ledger.store import bookies
 from zab.ledger.store.bookies import FREE_BYTES, RACK, format_root, node_of, read_bookies, read_instance
 
 ROOT = "/ledgers"
@@ -92,8 +93,64 @@ def test_bookies_can_be_read_without_watches(zk: Coordination) -> None:
     assert zk.tree.fired == []
 
 
-def test_without_a_root_there_are_no_bookies() -> None:
-    assert Coordination().run(read_bookies(ROOT)).known.available == ()
+def test_without_a_root_there_are_no_bookies_and_a_watch_waits_for_it() -> None:
+    zk = Coordination()
+    assert zk.run(read_bookies(ROOT)).known.available == ()
+    zk.apply(Create(ROOT))
+    assert zk.tree.fired == []
+    zk.apply(Create(f"{ROOT}/available"))
+    assert [path for _, path in zk.tree.fired] == [f"{ROOT}/available"]
+
+
+def test_a_root_that_comes_between_two_looks() -> None:
+    zk = Coordination()
+
+    def make(operation: Operation) -> None:
+        if isinstance(operation, Exists):
+            zk.before = lambda _operation: None
+            assert zk.run(format_root(ROOT, ID))
+            register(zk, "b1")
+
+    zk.before = make
+    assert list(zk.run(read_bookies(ROOT)).available) == ["b1"]
+
+
+def test_a_bookie_that_goes_while_they_are_read_is_left_out(zk: Coordination) -> None:
+    register(zk, "b1")
+    register(zk, "b2")
+
+    def remove(operation: Operation) -> None:
+        if operation == Get(f"{ROOT}/available/b1", watch=True):
+            zk.tree.apply(zk.session, Delete(f"{ROOT}/available/b1"))
+
+    zk.before = remove
+    assert list(zk.run(read_bookies(ROOT)).available) == ["b2"]
+    assert f"{ROOT}/available" in [path for _, path in zk.tree.fired]
+
+
+def test_a_bookie_that_may_not_be_read_hides_no_other(zk: Coordination, monkeypatch: pytest.MonkeyPatch) -> None:
+    register(zk, "b1")
+    register(zk, "b2")
+    apply = zk.apply
+
+    def refuse(operation: Operation) -> Result:
+        if isinstance(operation, Get) and operation.path.endswith("/b1"):
+            return Result(ZooKeeperError.NOAUTH)
+        return apply(operation)
+
+    monkeypatch.setattr(zk, "apply", refuse)
+    assert list(zk.run(read_bookies(ROOT)).available) == ["b2"]
+
+
+def test_so_many_bookies_are_read_and_so_much_of_each(zk: Coordination, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bookies, "BOOKIES_MAX", 3)
+    for index in range(5):
+        register(zk, f"b{index}")
+        register(zk, f"readonly/r{index}")
+    register(zk, "a", ServiceInfo(INFO.endpoints, {"much": "x" * bookies.INFO_BYTES_MAX}))
+    found = zk.run(read_bookies(ROOT))
+    assert list(found.available) == ["b0", "b1"]
+    assert list(found.read_only) == ["r0", "r1", "r2"]
 
 
 # ----------------------------------------------------------------------------------------------------------------- root

@@ -312,6 +312,14 @@ def test_so_many_appends_wait_and_no_more(limits: dict[str, int]) -> None:
     assert "e" not in rig.outcomes
 
 
+def test_two_appends_that_wait_need_two_tokens() -> None:
+    """The caller's fault: the first one would be lost without an answer, and its bytes counted for ever."""
+    rig = Rig(pending_entries_max=1)
+    rig.append("a", "b")
+    with pytest.raises(AssertionError, match="the token 'b'"):
+        rig.append("b")
+
+
 def test_writers_share_a_budget() -> None:
     budget = SharedBudget(10)
     first, second = Rig(budget=budget), Rig(budget=budget)

@@ -1,6 +1,7 @@
 """A bookie and the coordination service: its registration, and the rounds of collection, one after the other.
 
-What the service refuses, or a name that is taken, is reported, and tried again later; the bookie goes on serving.
+What the service refuses, or a name that is taken, is reported, once until it succeeds, and tried again later; the
+bookie goes on serving.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Final
 from attrs import frozen
 
 from zab.coordination.driver import Connected, Driver, Event, Expired, FromCoordination, Results, Submit, Suspended
-from zab.coordination.operations import CoordinationError
+from zab.coordination.operations import CoordinationError, ZooKeeperError
 from zab.coordination.steps import Steps
 from zab.ledger.bookie.collection import Candidates, Collection, find_candidates
 from zab.ledger.bookie.config import BookieConfig
@@ -51,6 +52,8 @@ class Membership:
         self._register_at_ms = now_ms
         self._collect_at_ms = now_ms + config.collect_ms
         self.collection = Collection(config)
+        self._said: dict[str, str] = {}
+        """What was reported of a registration or of a round that did not succeed."""
         self.to_delete: list[int] = []
         self.notes: list[str] = []
         self.reports: list[str] = []
@@ -109,17 +112,23 @@ class Membership:
             try:
                 yield from begin()
             except CoordinationError as error:
-                self.reports.append(f"{name}: the coordination service refuses {error} -> tried again later")
+                self._say(name, _refusal(name, error))
 
         self._driver.offer(Event(name, guarded))
+
+    def _say(self, name: str, text: str) -> None:
+        if self._said.get(name) != text:
+            self._said[name] = text
+            self.reports.append(text)
 
     def _register(self) -> Steps[None]:
         member, session, read_only = self._member, self._session, self._wants_read_only
         assert session is not None
         outcome = yield from register(member.root, member.bookie, member.service_info, session, read_only=read_only)
         if isinstance(outcome, NameTaken):
-            self.reports.append(f"{outcome.path} is held by another session -> tried again later")
+            self._say("register", f"{outcome.path} is held by another session -> tried again later")
             return
+        self._said.pop("register", None)
         self.read_only = read_only
         self._register_at_ms = 0
         self.notes.append("registered as read-only" if read_only else "registered as available")
@@ -133,10 +142,17 @@ class Membership:
             if isinstance(found, Candidates):
                 self.to_delete += self.collection.decide(found)
                 is_decided = True
+                self._said.pop("collect", None)
             else:
-                self.reports.append(f"no collection: {found.reason}")
+                self._say("collect", f"no collection: {found.reason}")
         finally:
             if not is_decided:
                 self.collection.no_round()
         self.reports += self.collection.reports
         self.collection.reports.clear()
+
+
+def _refusal(name: str, error: CoordinationError) -> str:
+    if error.error == ZooKeeperError.NOAUTH:
+        return f"{name}: the ACL of {error.path} does not admit this bookie -> change it; tried again later"
+    return f"{name}: the coordination service refuses {error} -> tried again later"

@@ -55,7 +55,10 @@ def _hold(path: str, data: bytes, session: int) -> Steps[bool]:
         if created.ok:
             return True
         if created.is_missing:
-            yield (Create(path.rpartition("/")[0]),)
+            parent = path.rpartition("/")[0]
+            (made,) = yield (Create(parent),)
+            if not made.is_lost and made.error != ZooKeeperError.NODEEXISTS:
+                made.must(parent)
             continue
         if not (created.is_lost or created.error == ZooKeeperError.NODEEXISTS):
             created.must(path)
@@ -64,7 +67,10 @@ def _hold(path: str, data: bytes, session: int) -> Steps[bool]:
             continue
         if found.must(path).stat.ephemeral_owner == session:
             if found.data != data:
-                yield (Set(path, data),)
+                (changed,) = yield (Set(path, data),)
+                if changed.is_lost or changed.is_missing:
+                    continue
+                changed.must(path)
             return True
         if waited_ms >= WAIT_MS:
             return False

@@ -136,7 +136,7 @@ class Recovery:
         match each:
             case Answered(bookie, _, EntryReadAnswer() as answer):
                 self._on_read(bookie, answer)
-            case Answered(bookie, _, Added(status, _, entry)) if self._is_working:
+            case Answered(bookie, _, Added(status, ledger, entry)) if self._is_working and ledger == self._ledger:
                 self._writes.on_answer(bookie, entry, status, self._now_ms)
             case BookiesKnown():
                 self._placement.know(each.available)

@@ -4,21 +4,25 @@
     format_root(root, instance)        a new root, as BookKeeper's `initnewcluster` makes it
     read_instance(root)                the id of the root, None if there is no root
 
-Every watch that fires is a reason to read again. A bookie that has registered something unreadable, or no address,
-cannot be used, and is left out. One that is on its way from one list to the other counts as read-only.
+Every watch that fires is a reason to read again; without a root there is one that waits for it. A bookie that has
+registered something unreadable, or no address, cannot be used, and is left out; so is one whose znode may not be read:
+it must not hide all others. One that is on its way from one list to the other counts as read-only.
+
+Of more than `BOOKIES_MAX` names in a list the first ones count. More than `INFO_BYTES_MAX` is no address.
 
 Not here: how a bookie registers (`zab.ledger.bookie`), which of them are chosen (`zab.ledger.placement`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Final
 
 from attrs import field, frozen
 
-from zab.coordination.operations import Children, Create, Get, Multi, Result, Sync, ZooKeeperError
-from zab.coordination.steps import Steps, read
+from zab.coordination.operations import Children, Create, Exists, Get, Multi, Result, Sync, ZooKeeperError
+from zab.coordination.steps import Steps, chunks, read
 from zab.ledger.entries.ids import BookieId, is_bookie_id
 from zab.ledger.metadata.layout import (
     AVAILABLE,
@@ -37,6 +41,11 @@ from zab.ledger.store.events import BookiesKnown
 RACK: Final = "rack"
 FREE_BYTES: Final = "freeBytes"
 """Properties that a bookie of this project registers; BookKeeper's bookies have others, or none."""
+
+BOOKIES_MAX: Final = 10_000
+"""So many bookies of a list are read."""
+INFO_BYTES_MAX: Final = 65_536
+"""What a bookie registers is no longer than this."""
 
 _READ_ONLY_NAME: Final = READ_ONLY.rpartition("/")[2]
 
@@ -64,30 +73,45 @@ def node_of(bookie: BookieId, info: ServiceInfo) -> BookieNode:
 
 def read_bookies(root: str, *, watch: bool = True) -> Steps[RegisteredBookies]:
     """All that are registered, in the order of their names."""
-    lists = (f"{root}/{READ_ONLY}", f"{root}/{AVAILABLE}")
-    _, *listed = yield from read((Sync(root), *(Children(path, watch) for path in lists)))
-    asked = [
-        (path, BookieId(name))
-        for path, each in zip(lists, listed, strict=True)
-        if not each.is_missing
-        for name in each.must(path).children
-        if is_bookie_id(name) and name != _READ_ONLY_NAME
-    ]
-    found = yield from read(Get(f"{path}/{bookie}", watch) for path, bookie in asked)
-    by_path: dict[str, dict[BookieId, ServiceInfo]] = {path: {} for path in lists}
-    for (path, bookie), result in zip(asked, found, strict=True):
-        info = _info(path, bookie, result)
-        if info is not None:
-            by_path[path][bookie] = info
-    read_only, available = (by_path[path] for path in lists)
-    return RegisteredBookies({each: info for each, info in available.items() if each not in read_only}, read_only)
+    read_only, available = f"{root}/{READ_ONLY}", f"{root}/{AVAILABLE}"
+    found: dict[str, dict[BookieId, ServiceInfo]] = {read_only: {}, available: {}}
+    listed = yield from _listed(root, (read_only, available), watch=watch)
+    for path, names in listed.items():
+        for some in chunks(Get(f"{path}/{name}", watch) for name in names):
+            # What is decoded takes less memory than what it is decoded from, so that is not kept.
+            for asked, result in zip(some, (yield from read(some)), strict=True):
+                bookie = BookieId(asked.path.rpartition("/")[2])
+                info = _info(bookie, asked.path, result)
+                if info is not None:
+                    found[path][bookie] = info
+    usable = {each: info for each, info in found[available].items() if each not in found[read_only]}
+    return RegisteredBookies(usable, found[read_only])
 
 
-def _info(path: str, bookie: BookieId, found: Result) -> ServiceInfo | None:
-    if found.is_missing:
+def _listed(root: str, paths: tuple[str, ...], *, watch: bool) -> Steps[dict[str, list[str]]]:
+    """The names of bookies in these directories."""
+    while True:
+        _, *listed = yield from read((Sync(root), *(Children(path, watch) for path in paths)))
+        # A list that is not there has no watch. That of those who are available has the other one in it.
+        if not (watch and listed[-1].is_missing):
+            break
+        (exists,) = yield from read((Exists(paths[-1], watch=True),))
+        if exists.is_missing:
+            break
+    return {path: list(_names(path, result)) for path, result in zip(paths, listed, strict=True)}
+
+
+def _names(path: str, listed: Result) -> Iterator[str]:
+    if not listed.is_missing:
+        names = (name for name in listed.must(path).children if is_bookie_id(name) and name != _READ_ONLY_NAME)
+        yield from islice(names, BOOKIES_MAX)
+
+
+def _info(bookie: BookieId, path: str, found: Result) -> ServiceInfo | None:
+    if found.is_missing or found.error == ZooKeeperError.NOAUTH or len(found.data) > INFO_BYTES_MAX:
         return None
     try:
-        info = decode_service_info(bookie, found.must(f"{path}/{bookie}").data)
+        info = decode_service_info(bookie, found.must(path).data)
     except InvalidMetadataError:
         return None
     return info if info.bookie_endpoint is not None else None

@@ -30,7 +30,7 @@ class SharedBudget:
 
 
 class Admission:
-    """Tokens of appends that wait are distinct."""
+    """Tokens of appends that wait are distinct, or the first of two would never be answered."""
 
     def __init__(self, settings: WriterSettings, budget: SharedBudget, out: list[object]) -> None:
         self._settings = settings
@@ -74,6 +74,7 @@ class Admission:
         if is_full or not append.may_wait:
             self._out.append(Completed(append.token, NotAppended(Reason.NO_ROOM)))
         else:
+            assert append.token not in self._waiting, f"two appends that wait have the token {append.token!r}"
             self._waiting[append.token] = append
             self._waiting_bytes += size
 

@@ -28,7 +28,8 @@ from zab.ledger.store.events import Answered, BookieLost, BookiesKnown, Complete
 
 @define
 class Append:
-    """One entry. `may_wait` False: refuse it where it would wait for room."""
+    """One entry. `token`: no other append under way has it. `may_wait` False: refuse it where it would wait for
+    room."""
 
     payload: bytes
     token: Hashable
