@@ -27,7 +27,7 @@ VARIANTS: dict[Callable[[Patch], None], tuple[int, str]] = {
     broken.close_without_writing_back: (0, "G6"),
     broken.keep_explicit_lacs_in_memory: (4, "durability"),
     broken.acknowledge_what_is_not_synced: (1, "durability"),
-    broken.mark_what_is_not_flushed: (35, "durability"),
+    broken.mark_what_is_not_flushed: (44, "durability"),
     broken.forget_fences: (4, "durability"),
     broken.list_before_the_snapshot: (4, "collection"),
     broken.believe_a_stale_list: (1, "collection"),
