@@ -17,34 +17,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol, assert_never
+from typing import Final, Protocol
 
 import attrs
 import trio
 
-from datatree.errors import ErrorCode
 from zab.client.client import Client
-from zab.client.core import operations as client_operations
-from zab.client.core.exceptions import NotConnectedError, RequestError, SessionExpiredError, ZabError
-from zab.client.core.records import OPEN_ACL, Acl, EventType, WatchEvent
-from zab.client.core.records import Stat as ClientStat
+from zab.client.core.exceptions import NotConnectedError, ZabError
+from zab.client.core.records import OPEN_ACL, Acl
 from zab.client.core.settings import SaslLogin, Settings
 from zab.client.on_trio import Dialler, connect
-from zab.coordination.driver import Connected, Expired, FromCoordination, Results, Submit, Suspended, WatchFired
-from zab.coordination.operations import (
-    Check,
-    Children,
-    Create,
-    Delete,
-    Exists,
-    Get,
-    Multi,
-    Operation,
-    Result,
-    Set,
-    Stat,
-    Sync,
-)
+from zab.client.pure_operations import operation_of, result_of
+from zab.coordination.driver import Connected, Expired, FromCoordination, Results, Submit, Suspended
 
 TRY_AGAIN_SECONDS: Final = 1.0
 CONNECT_WAIT_MS: Final = 10_000
@@ -197,88 +181,8 @@ class OnClient:
 
     async def _answer(self, effect: Submit, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         client = self._client
-        asked = [self._operation(client.operations, each) for each in effect.operations]
+        asked = [operation_of(client.operations, each, self._acl, self._tell) for each in effect.operations]
         task_status.started()
         found = await client.perform_each(asked)
-        results = tuple(_result(each, answer) for each, answer in zip(effect.operations, found, strict=True))
+        results = tuple(result_of(each, answer) for each, answer in zip(effect.operations, found, strict=True))
         self._tell(Results(effect.batch, results))
-
-    def _operation(
-        self, of: client_operations.Operations, asked: Operation | Check
-    ) -> client_operations.Operation[Any]:
-        match asked:
-            case Create(path, data, ephemeral, sequential):
-                return of.create(path, data, self._acl(path), ephemeral=ephemeral, sequence=sequential)
-            case Get(path, watch):
-                return of.get(path, self._watch(path) if watch else None)
-            case Exists(path, watch):
-                return of.exists(path, self._watch(path) if watch else None)
-            case Children(path, watch):
-                return of.get_children2(path, self._watch(path) if watch else None)
-            case Sync(path):
-                return of.sync(path)
-            case Set(path, data, version):
-                return of.set(path, data, version)
-            case Delete(path, version):
-                return of.delete(path, version)
-            case Check(path, version):
-                return of.check(path, version)
-            case Multi(parts):
-                return of.multi([self._operation(of, part) for part in parts])
-            case _:
-                assert_never(asked)
-
-    def _watch(self, path: str) -> _Watch:
-        return _Watch(path, self._tell)
-
-
-class _Watch:
-    """A watch that fires once."""
-
-    def __init__(self, path: str, tell: Callable[[WatchFired], None]) -> None:
-        self._path = path
-        self._tell = tell
-
-    def deliver(self, event: WatchEvent) -> None:
-        if event.type is not EventType.SESSION:
-            self._tell(WatchFired(self._path))
-
-    def end(self, reason: ZabError) -> None:
-        """The session is over, which is told by itself."""
-
-
-def _result(asked: Operation | Check, answer: Any) -> Result:
-    """What the client's answer to this operation says."""
-    if isinstance(answer, RequestError):
-        return Result(ErrorCode(answer.code))
-    if isinstance(answer, ZabError):
-        return Result(ErrorCode(SessionExpiredError.code))
-    if answer is None:
-        # A delete or a check, or a part of a multi that was undone since another one was refused.
-        return Result()
-    match asked:
-        case Create():
-            path, stat = answer
-            return Result(path=path, stat=_stat(stat))
-        case Get():
-            data, stat = answer
-            return Result(data=data or b"", stat=_stat(stat))
-        case Exists() | Set():
-            return Result(stat=_stat(answer))
-        case Children():
-            names, stat = answer
-            return Result(children=tuple(names), stat=_stat(stat))
-        case Multi(parts):
-            results = tuple(_result(part, each) for part, each in zip(parts, answer, strict=True))
-            errors = [each.error for each in results if not each.ok and each.error is not UNDONE]
-            return Result(errors[0] if errors else ErrorCode.OK, parts=results)
-        case _:
-            return Result()
-
-
-UNDONE: Final = ErrorCode.RUNTIMEINCONSISTENCY
-"""A part of a multi that was not done because another one was refused."""
-
-
-def _stat(stat: ClientStat) -> Stat:
-    return Stat(stat.version, stat.czxid, stat.ephemeral_owner, stat.ctime)

@@ -60,6 +60,11 @@ class Entry:
     payload: bytes = b""
 
     @property
+    def id(self) -> int:
+        """The number of the entry in its ledger, from 0."""
+        return self.entry
+
+    @property
     def proved_lac(self) -> int:
         """An entry that was confirmed when this one was made, and all before it; `NONE`: none is proved. BookKeeper's
         repair makes entries again with the LAC that it knew, which comes after them: it is not counted."""

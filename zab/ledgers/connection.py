@@ -1,0 +1,205 @@
+"""One connection to a bookie: requests in, frames out; bytes in, answers to those who asked. Without I/O.
+
+    send(request, asker)       the asker is given one `Answered` for it, whatever happens
+    flush()                    what was sent since leaves together
+    opened, failed, received, broke     what its transport tells
+
+It is dialled by its first request, and again by the first one after it broke. What waits for an answer when it ends is
+answered UNREACHABLE, or TIMED_OUT if the bookie owed an answer for too long: nobody knows whether it was done. After a
+failed attempt, requests are answered UNREACHABLE at once for `redial_ms`.
+
+Not here: which of a bookie's connections a request takes (`bookie_link`), sockets (`on_trio`, `aio`).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Protocol
+
+from zab.ledger.entries.ids import BookieId
+from zab.ledger.store.events import Answered
+from zab.ledger.wire.client_channel import ClientChannel
+from zab.ledger.wire.messages import AddEntry, ReadEntry, Request, answer_without
+from zab.ledger.wire.status import Status
+from zab.ledgers.settings import StoreSettings
+
+
+class Asker(Protocol):
+    """Gets the answers to what it asked."""
+
+    def give(self, answered: Answered, /) -> None: ...
+
+
+class Transport(Protocol):
+    """A connection that is open."""
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What `write` was given and the system has not taken."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def close(self) -> None:
+        """It tells nothing more."""
+
+
+class Dialler(Protocol):
+    """Opens connections: calls `opened` or `failed` of the connection, later."""
+
+    def dial(self, connection: BookieConnection, host: str, port: int) -> Transport:
+        """A transport that is not open yet; `close` ends the attempt."""
+
+
+class Phase(Enum):
+    IDLE = 1
+    DIALLING = 2
+    OPEN = 3
+
+
+class BookieConnection:
+    """`name`: what it is for, in messages."""
+
+    def __init__(
+        self, bookie: BookieId, name: str, is_v2: bool, settings: StoreSettings, dialler: Dialler, address: Address
+    ) -> None:
+        self.bookie = bookie
+        self.name = name
+        self.is_v2 = is_v2
+        self.phase = Phase.IDLE
+        self.failures = 0
+        """How often in a row it could not be opened."""
+        self._settings = settings
+        self._dialler = dialler
+        self._address = address
+        self._channel = ClientChannel(is_v2, settings.frame_bytes_max)
+        self._transport: Transport | None = None
+        self._out: list[bytes] = []
+        self._asked: dict[int, tuple[Asker, Request, int]] = {}
+        """By the identity of the request: who asked, and when. The oldest are first."""
+        self._again: dict[int, int] = {}
+        """How often a request is under way that was sent again before it was answered."""
+        self._dial_until = 0
+        self._no_dial_before = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is dialled, or an answer is under way."""
+        return bool(self._asked) or self.phase is Phase.DIALLING
+
+    @property
+    def has_output(self) -> bool:
+        return bool(self._out)
+
+    def can_send(self, request: Request) -> bool:
+        return self._channel.can_send(request)
+
+    def send(self, request: Request, asker: Asker, now_ms: int) -> None:
+        """Send it with the next `flush`. The request is one that `can_send` allows."""
+        if self._transport is None and not self._dial(now_ms):
+            asker.give(Answered(self.bookie, request, answer_without(request, Status.UNREACHABLE)))
+            return
+        self._out.append(self._channel.encode(request))
+        key = id(request)
+        if key in self._asked:
+            self._again[key] = self._again.get(key, 0) + 1
+        else:
+            self._asked[key] = (asker, request, now_ms)
+
+    def _dial(self, now_ms: int) -> bool:
+        address = self._address()
+        if address is None or now_ms < self._no_dial_before:
+            return False
+        self.phase = Phase.DIALLING
+        self._dial_until = now_ms + self._settings.dial_timeout_ms
+        self._transport = self._dialler.dial(self, *address)
+        return True
+
+    def flush(self) -> None:
+        transport = self._transport
+        if self.phase is not Phase.OPEN or transport is None or not self._out:
+            return
+        data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
+        self._out.clear()
+        transport.write(data)
+        if transport.unsent_bytes > self._settings.unsent_bytes_max:
+            self.end(Status.UNREACHABLE)
+
+    # ------------------------------------------------------------------------------------------------- the transport
+
+    def opened(self) -> None:
+        if self.phase is Phase.DIALLING:
+            self.phase, self.failures = Phase.OPEN, 0
+            self.flush()
+
+    def failed(self, now_ms: int) -> None:
+        """The attempt failed."""
+        if self.phase is Phase.DIALLING:
+            self.failures += 1
+            self._no_dial_before = now_ms + self._settings.redial_ms
+            self.end(Status.UNREACHABLE)
+
+    def received(self, data: bytes) -> None:
+        if self.phase is not Phase.OPEN:
+            return
+        found, error = self._channel.feed(data)
+        bookie, asked, again = self.bookie, self._asked, self._again
+        for request, answer in found:
+            key = id(request)
+            if again and key in again:
+                entry = asked[key]
+                again[key] -= 1
+                if not again[key]:
+                    del again[key]
+            else:
+                entry = asked.pop(key)
+            entry[0].give(Answered(bookie, request, answer))
+        if error is not None:
+            self.end(Status.UNREACHABLE)
+
+    def broke(self) -> None:
+        """The other end closed it, or it broke."""
+        if self.phase is Phase.OPEN:
+            self.end(Status.UNREACHABLE)
+
+    # ----------------------------------------------------------------------------------------------------------- end
+
+    def check(self, now_ms: int) -> None:
+        """Hang up if the bookie owes an answer for too long."""
+        if self.phase is Phase.DIALLING:
+            if now_ms >= self._dial_until:
+                self._no_dial_before = now_ms + self._settings.redial_ms
+                self.failures += 1
+                self.end(Status.TIMED_OUT)
+            return
+        limit_ms = self._settings.request_timeout_ms
+        for _, request, sent_ms in self._asked.values():
+            if now_ms >= sent_ms + limit_ms + _patience_ms(request):
+                self.end(Status.TIMED_OUT)
+                return
+            if type(request) is AddEntry:
+                return  # Adds have a connection of their own, and the first is the oldest.
+
+    def end(self, status: Status) -> None:
+        """Hang up. Everything that waits is answered so."""
+        transport, self._transport = self._transport, None
+        self.phase = Phase.IDLE
+        self._out.clear()
+        if transport is not None:
+            transport.close()
+        left, self._asked = self._asked, {}
+        again, self._again = self._again, {}
+        self._channel = ClientChannel(self.is_v2, self._settings.frame_bytes_max)
+        for key, (asker, request, _) in left.items():
+            for _ in range(1 + again.get(key, 0)):
+                asker.give(Answered(self.bookie, request, answer_without(request, status)))
+
+
+class Address(Protocol):
+    """Where a bookie is reached now: host and port, None if nobody knows."""
+
+    def __call__(self) -> tuple[str, int] | None: ...
+
+
+def _patience_ms(request: Request) -> int:
+    """How long a bookie may wait before it answers."""
+    return request.wait_ms or 0 if type(request) is ReadEntry else 0

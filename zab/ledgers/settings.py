@@ -1,0 +1,61 @@
+"""The settings of a store of ledgers, with their defaults and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any, Final
+
+from attrs import field, frozen
+from attrs.validators import ge, instance_of
+
+from zab.client import OPEN_ACL, Acl
+from zab.ledger.placement.placement import PlacementSettings
+from zab.ledger.reader.events import ReaderSettings
+from zab.ledger.recovery.events import RecoverySettings
+from zab.ledger.wire.frames import FRAME_BYTES_MAX
+from zab.ledger.writer.admission import BUDGET_BYTES_MAX
+from zab.ledger.writer.settings import WriterSettings
+
+ROOT: Final = "/ledgers"
+"""Where BookKeeper keeps the metadata of ledgers, unless it is told otherwise."""
+
+
+class Protocol(Enum):
+    """The version of BookKeeper's protocol that adds and reads use. The rest is only in V3."""
+
+    V2 = "v2"
+    V3 = "v3"
+
+
+def _count(default: int, least: int = 1) -> Any:
+    return field(default=default, validator=[instance_of(int), ge(least)])
+
+
+@frozen(kw_only=True)
+class StoreSettings:
+    """Times are in milliseconds, sizes in bytes."""
+
+    root: str = ROOT
+    """The znode that all ledgers are below."""
+    protocol: Protocol = field(default=Protocol.V2, converter=Protocol)
+    acl: Sequence[Acl] = OPEN_ACL
+    """The ACL of the znodes that this client creates."""
+    writer: WriterSettings = WriterSettings()
+    reader: ReaderSettings = ReaderSettings()
+    recovery: RecoverySettings = RecoverySettings()
+    placement: PlacementSettings = PlacementSettings()
+    pending_bytes_max: int = _count(BUDGET_BYTES_MAX)
+    """What all writers of the store together may have pending; above that, appends wait."""
+    dial_timeout_ms: int = _count(5_000)
+    """A connection to a bookie that is not open after so long has failed."""
+    request_timeout_ms: int = _count(5_000)
+    """A bookie that has not answered after so long is hung up on; the time that a long poll may wait is added."""
+    redial_ms: int = _count(100, 0)
+    """After a failed attempt a bookie is not dialled again for so long; requests fail at once."""
+    unsent_bytes_max: int = _count(64 * 1024 * 1024)
+    """A bookie that leaves more than that unread is hung up on."""
+    frame_bytes_max: int = _count(FRAME_BYTES_MAX, 1024)
+    """The largest answer of a bookie; a larger one ends its connection."""
+    close_wait_ms: int = _count(10_000, 0)
+    """At the end of the store's block, its open ledgers are closed. So long that may take."""
