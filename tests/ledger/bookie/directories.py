@@ -124,7 +124,7 @@ def rich_directory(root: Path, bookie: str = "bookie-1", **limits: int) -> Booki
     made.append(2, (9,), digest)
     made.append(7, (0,), digest)
     made.bench.answer(WriteLac(7, 0, digest.master_key, digest.pack_lac(7, 0)))
-    made.bench.bookie._delete([5])
+    made.bench.bookie.deletion.add([5])
     made.bench.step()
     made.bench.store()
     return made

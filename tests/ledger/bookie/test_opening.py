@@ -413,7 +413,7 @@ def test_what_the_start_needs_and_the_disk_does_not_read_stops_it_with_what_to_d
 
 @pytest.mark.parametrize("room", [600, 5_000])
 def test_a_start_without_room_says_so_and_takes_none(room: int) -> None:
-    """Its supervisor tries again and again: nothing of a try may stay."""
+    """Its supervisor tries again and again: no file of a try may stay."""
     bench = Bench(evolve(SMALL, journal_file_bytes=1 << 16, flush_bytes=1 << 20, open_bytes_max=3_000))
     for entry in range(40):
         bench.answer(add(1, entry, bytes(200)))

@@ -38,9 +38,9 @@ class Deletion:
         self._writes = writes
         self._reads = reads
         self._waiting: deque[int] = deque()
-        """Ledgers that are to be deleted."""
+        """Ledgers to be deleted."""
         self._to_drop: deque[tuple[int, list[int]]] = deque()
-        """Those that have tombstones, by the number of the append that makes these durable."""
+        """Ledgers with tombstones, each group with the number of the append that makes these durable."""
         self._dropped = 0
         self.notes: list[str] = []
         """The bookie empties it."""
