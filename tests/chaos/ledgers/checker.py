@@ -5,7 +5,7 @@
 What is judged, by name:
 
     lost           an acknowledged value is not in its stream at the end
-    moved          a value is at another place than where it was acknowledged, or read
+    moved          a value is not where it was acknowledged, or read
     duplicate      a value is at two places
     phantom        a value is seen that nobody appended to this stream
     not refused    a value is seen whose append has failed for certain
