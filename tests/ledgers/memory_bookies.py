@@ -4,14 +4,16 @@ bookies misbehave. Each does what `tests.ledger.memory.MemoryBookie` does, unles
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager
 
 import trio
 from attrs import define, field
 
 from tests.ledger.memory import MemoryBookie
-from zab.client import Client
+from zab.client import Client, connect
 from zab.ledger.metadata.service_info import ServiceInfo, bookie_endpoint, encode_service_info
 from zab.ledger.wire.codec import Refused, decode_request, encode_answer
 from zab.ledger.wire.frames import FrameCutter
@@ -133,3 +135,30 @@ async def memory_bookies(zk: Client, count: int) -> AsyncIterator[MemoryBookies]
             await bookies.start()
         yield bookies
         nursery.cancel_scope.cancel()
+
+
+@contextmanager
+def memory_bookies_beside(hosts: str, count: int) -> Iterator[str]:
+    """The same in a thread of its own, for clients that are not on trio. Yields the hosts, with a chroot."""
+    begun: Future[str] = Future()
+    ended: list[Callable[[], None]] = []
+
+    async def main() -> None:
+        async with connect(hosts) as zk:
+            path = f"/{zk.nonce()}"
+            await zk.create(path)
+            over = trio.Event()
+            token = trio.lowlevel.current_trio_token()
+            ended.append(lambda: token.run_sync_soon(over.set))
+            async with memory_bookies(zk.with_chroot(path), count):
+                begun.set_result(hosts + path)
+                await over.wait()
+
+    thread = threading.Thread(target=trio.run, args=(main,))
+    thread.start()
+    try:
+        yield begun.result(30)
+    finally:
+        for end in ended:
+            end()
+        thread.join(30)

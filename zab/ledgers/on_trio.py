@@ -77,8 +77,9 @@ class TrioLoop:
                 await self._parked.park()
 
     def stop(self) -> None:
+        """End `run`."""
         self._is_over = True
-        self.soon()
+        TrioLoop.soon(self)
 
     def call(self, do: Callable[P, T], *given: P.args, **options: P.kwargs) -> T:
         """Everything that belongs to the store is called from here."""

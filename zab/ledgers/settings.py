@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any, Final
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from attrs.validators import ge, instance_of
 
 from zab.client import OPEN_ACL, Acl
@@ -59,3 +59,9 @@ class StoreSettings:
     """The largest answer of a bookie; a larger one ends its connection."""
     close_wait_ms: int = _count(10_000, 0)
     """At the end of the store's block, its open ledgers are closed. So long that may take."""
+
+
+def settings_of(settings: StoreSettings | None, root: str | None) -> StoreSettings:
+    """What a store is opened with. `root`: shorthand for that field."""
+    of = settings or StoreSettings()
+    return of if root is None else evolve(of, root=root)

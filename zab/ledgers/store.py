@@ -149,17 +149,19 @@ class LedgerStore:
         `password`: has to be known to open the ledger; the metadata contain it in clear. `custom`: anything, kept in
         the metadata. Raises NotEnoughBookiesError; ValueError for quorums that are none.
         """
-        return Creating(lambda: self._create(ensemble, write, ack, password, digest, dict(custom or {})))
+        return Creating(lambda: self.new_ledger(ensemble, write, ack, password=password, digest=digest, custom=custom))
 
-    async def _create(
+    async def new_ledger(
         self,
-        ensemble: int,
-        write: int,
-        ack: int,
-        password: bytes,
-        digest: DigestType,
-        custom: dict[str, bytes],
+        ensemble: int = 3,
+        write: int = 3,
+        ack: int = 2,
+        *,
+        password: bytes = b"",
+        digest: DigestType = DigestType.CRC32C,
+        custom: Mapping[str, bytes] | None = None,
     ) -> LedgerWriter:
+        """The writer of a new ledger, which its caller closes; otherwise as `create`."""
         if not 1 <= ack <= write <= ensemble:
             raise ValueError(f"{ensemble}/{write}/{ack}: it has to be 1 <= ack <= write <= ensemble")
         token = self._random.getrandbits(62) + 1
@@ -173,7 +175,7 @@ class LedgerStore:
                 fragments=(Fragment(0, chosen),),
                 digest_type=digest,
                 password=password,
-                custom=custom,
+                custom=dict(custom or {}),
                 token=token,
             )
             return (yield from create_ledger(self.settings.root, metadata))

@@ -7,11 +7,10 @@ from contextlib import asynccontextmanager
 from random import Random
 
 import trio
-from attrs import evolve
 
 from zab.client import Client
 from zab.ledgers.on_trio import TrioLoop
-from zab.ledgers.settings import StoreSettings
+from zab.ledgers.settings import StoreSettings, settings_of
 from zab.ledgers.store import LedgerStore
 
 
@@ -30,17 +29,31 @@ async def open_store(
     the block closes the ledgers that are still open, without what is not acknowledged, for `close_wait_ms` at most.
     Raises NoSuchRootError, MetadataUnavailableError.
     """
-    of = settings or StoreSettings()
-    of = of if root is None else evolve(of, root=root)
+    of = settings_of(settings, root)
     loop = TrioLoop(lambda: int(zk.now() * 1000))
     store = LedgerStore(zk, loop, of, random or Random())
-    async with trio.open_nursery() as nursery:
-        await nursery.start(loop.run, store.driving.turn)
+    if not trio.lowlevel.in_trio_run():
+        raise RuntimeError(
+            "zab.ledgers needs trio; zab.ledgers.aio is the same for asyncio, zab.ledgers.sync for threads"
+        )
+    try:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(loop.run, store.driving.turn)
+            try:
+                await store.begin(has_root=has_root)
+                yield store
+            finally:
+                with trio.move_on_after(of.close_wait_ms / 1000, shield=True):
+                    await store.end()
+                store.close()
+                loop.stop()
+    except BaseExceptionGroup as group:
+        # The nursery is an internal of this function: what the caller's block raises is raised unchanged.
+        if len(group.exceptions) != 1:
+            raise
+        alone = group.exceptions[0]
+        context = alone.__context__
         try:
-            await store.begin(has_root=has_root)
-            yield store
+            raise alone
         finally:
-            with trio.move_on_after(of.close_wait_ms / 1000, shield=True):
-                await store.end()
-            store.close()
-            loop.stop()
+            alone.__context__ = context
