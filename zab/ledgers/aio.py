@@ -172,4 +172,4 @@ class AsyncioTransport(asyncio.Protocol):
     def connection_lost(self, _error: Exception | None) -> None:
         if not self._is_closed:
             self._is_closed = True
-            self._loop.call(self._connection.broke)
+            self._loop.call(self._connection.broke, self._loop.now_ms())

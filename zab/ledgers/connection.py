@@ -6,7 +6,9 @@
 
 It is dialled by its first request, and again by the first one after it broke. What waits for an answer when it ends is
 answered UNREACHABLE, or TIMED_OUT if the bookie owed an answer for too long: nobody knows whether it was done. After a
-failed attempt, requests are answered UNREACHABLE at once for `redial_ms`.
+failed attempt, requests are answered UNREACHABLE at once for `redial_ms`. Those who wait when an attempt fails, and the
+connection has not been there for `WriterSettings.reconnect_ms`, are told BookieLost: an acknowledged entry may lack a
+copy, and no answer tells its writer so.
 
 Not here: which of a bookie's connections a request takes (`bookie_link`), sockets (`on_trio`, `aio`).
 """
@@ -17,7 +19,7 @@ from enum import Enum
 from typing import Protocol
 
 from zab.ledger.entries.ids import BookieId
-from zab.ledger.store.events import Answered
+from zab.ledger.store.events import Answered, BookieLost
 from zab.ledger.wire.client_channel import ClientChannel
 from zab.ledger.wire.messages import AddEntry, ReadEntry, Request, answer_without
 from zab.ledger.wire.status import Status
@@ -27,7 +29,7 @@ from zab.ledgers.settings import StoreSettings
 class Asker(Protocol):
     """Gets the answers to what it asked."""
 
-    def give(self, answered: Answered, /) -> None: ...
+    def give(self, told: Answered | BookieLost, /) -> None: ...
 
 
 class Transport(Protocol):
@@ -80,6 +82,8 @@ class BookieConnection:
         """How often a request is under way that was sent again before it was answered."""
         self._dial_until = 0
         self._no_dial_before = 0
+        self._broke_ms: int | None = None
+        """When it was last there; None: never."""
 
     @property
     def is_waiting(self) -> bool:
@@ -134,9 +138,16 @@ class BookieConnection:
     def failed(self, now_ms: int) -> None:
         """The attempt failed."""
         if self.phase is Phase.DIALLING:
-            self.failures += 1
-            self._no_dial_before = now_ms + self._settings.redial_ms
-            self.end(Status.UNREACHABLE)
+            self._not_opened(Status.UNREACHABLE, now_ms)
+
+    def _not_opened(self, status: Status, now_ms: int) -> None:
+        self.failures += 1
+        self._no_dial_before = now_ms + self._settings.redial_ms
+        is_lost = self._broke_ms is None or now_ms >= self._broke_ms + self._settings.writer.reconnect_ms
+        askers = dict.fromkeys(asker for asker, _, _ in self._asked.values()) if is_lost else {}
+        self.end(status)
+        for asker in askers:
+            asker.give(BookieLost(self.bookie))
 
     def received(self, data: bytes) -> None:
         if self.phase is not Phase.OPEN:
@@ -156,9 +167,10 @@ class BookieConnection:
         if error is not None:
             self.end(Status.UNREACHABLE)
 
-    def broke(self) -> None:
+    def broke(self, now_ms: int) -> None:
         """The other end closed it, or it broke."""
         if self.phase is Phase.OPEN:
+            self._broke_ms = now_ms
             self.end(Status.UNREACHABLE)
 
     # ----------------------------------------------------------------------------------------------------------- end
@@ -167,9 +179,7 @@ class BookieConnection:
         """Hang up if the bookie owes an answer for too long."""
         if self.phase is Phase.DIALLING:
             if now_ms >= self._dial_until:
-                self._no_dial_before = now_ms + self._settings.redial_ms
-                self.failures += 1
-                self.end(Status.TIMED_OUT)
+                self._not_opened(Status.TIMED_OUT, now_ms)
             return
         limit_ms = self._settings.request_timeout_ms
         for _, request, sent_ms in self._asked.values():

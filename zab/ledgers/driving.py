@@ -121,6 +121,11 @@ class Driving:
         """Tell it nothing more of bookies and of the session. It goes on as long as somebody has it."""
         self._driven.pop(driven, None)
 
+    @property
+    def count(self) -> int:
+        """How many cores are told of bookies and of the session."""
+        return len(self._driven)
+
     def later(self, do: Callable[[], None]) -> None:
         """Call this in the next turn, whenever that is. Any thread may call this, also while it collects garbage."""
         self._left.append(do)

@@ -162,7 +162,7 @@ class TrioTransport:
             if self._is_closed:
                 return
             if not data:
-                loop.call(connection.broke)
+                loop.call(connection.broke, loop.now_ms())
                 return
             loop.call(connection.received, data)
 

@@ -31,7 +31,7 @@ from zab.ledger.placement.placement import Placement
 from zab.ledger.recovery.events import Recovered
 from zab.ledger.recovery.recovery import Recovery
 from zab.ledger.store.bookies import RegisteredBookies, format_root, read_instance
-from zab.ledger.store.events import Answered
+from zab.ledger.store.events import Answered, BookieLost
 from zab.ledger.store.ledgers import (
     Created,
     CreatedAndRecovered,
@@ -336,8 +336,9 @@ class _Asking:
 
     call: Call
 
-    def give(self, answered: Answered) -> None:
-        self.call.complete(answered.answer)
+    def give(self, told: Answered | BookieLost) -> None:
+        if isinstance(told, Answered):
+            self.call.complete(told.answer)
 
 
 def _bad_password(ledger: int) -> BadPasswordError:
