@@ -25,6 +25,7 @@ _FILES: Final = "Servers and files"
 _PANELS: Final = {
     "znodes": "Znodes",
     "brokers": "Brokers and topics",
+    "bookies": "Ledgers",
     **dict.fromkeys(("servers", "files", "pipeline", "operations", ""), _FILES),
 }
 """The panel of `zab --help` for the commands of each package."""
@@ -121,6 +122,7 @@ COMMANDS: Final = {
     "broker": Command(
         "brokers.broker:broker_app", "Run a broker, which Kafka's clients produce to and consume from, and list them."
     ),
+    "bookie": Command("bookies.bookie:bookie_app", "Run a bookie, which stores ledgers for clients of BookKeeper."),
     "topic": Command("brokers.topics:topic_app", "Create, list, describe, alter and delete topics."),
     "produce": Command("brokers.produce:produce_command", "Append lines to a topic."),
     "consume": Command("brokers.consume:consume_command", "Print the records of a topic."),

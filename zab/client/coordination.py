@@ -4,6 +4,8 @@
       submit(effect)                begins these operations; their results are told together
       run()                         carries out what is submitted, until the session is over
 
+    perform_steps(client, …)        one handler, to its end
+
     Coordination(hosts, …)          the same for a service: after a session has expired, it has a new one
       submit(effect), run()         `run` ends only when it is cancelled
 
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import attrs
 import trio
@@ -29,7 +31,10 @@ from zab.client.core.settings import SaslLogin, Settings
 from zab.client.on_trio import Dialler, connect
 from zab.client.pure_operations import operation_of, result_of
 from zab.coordination.driver import Connected, Expired, FromCoordination, Results, Submit, Suspended
+from zab.coordination.operations import Operation, Result
+from zab.coordination.steps import Pause, Steps
 
+T = TypeVar("T")
 TRY_AGAIN_SECONDS: Final = 1.0
 CONNECT_WAIT_MS: Final = 10_000
 NEVER_PROVEN: Final = -(1 << 62)
@@ -180,9 +185,32 @@ class OnClient:
             await nursery.start(self._answer, effect)
 
     async def _answer(self, effect: Submit, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        self._tell(Results(effect.batch, await self.perform(effect.operations, task_status.started)))
+
+    async def perform(
+        self, operations: Sequence[Operation], begun: Callable[[], object] = lambda: None
+    ) -> tuple[Result, ...]:
+        """The results of these operations, in order. `begun` is called when they are about to be sent."""
         client = self._client
-        asked = [operation_of(client.operations, each, self._acl, self._tell) for each in effect.operations]
-        task_status.started()
+        asked = [operation_of(client.operations, each, self._acl, self._tell) for each in operations]
+        begun()
         found = await client.perform_each(asked)
-        results = tuple(result_of(each, answer) for each, answer in zip(effect.operations, found, strict=True))
-        self._tell(Results(effect.batch, results))
+        return tuple(result_of(each, answer) for each, answer in zip(operations, found, strict=True))
+
+
+async def perform_steps(client: Client, steps: Steps[T], acl: Callable[[str], Sequence[Acl]]) -> T:
+    """What a handler returns, run on this client alone. What it raises is raised. Watches that it sets tell nobody."""
+    carrier = OnClient(client, acl, lambda _told: None)
+    sent: tuple[Result, ...] = ()
+    try:
+        asked = next(steps)
+        while True:
+            if isinstance(asked, Pause):
+                await trio.sleep(asked.ms / 1000)
+                sent = ()
+            else:
+                sent = await carrier.perform(asked)
+            asked = steps.send(sent)
+    except StopIteration as end:
+        result: T = end.value
+        return result

@@ -2,7 +2,7 @@
 
 Limits: `max.connections` and `max.connections.per.ip`: further connections are closed at once. A connection that is
 silent for `connections.max.idle.ms` is closed, and one that has not logged in in time. What all of them have sent is
-limited by `queued.max.request.bytes` (`requests/input_limits`).
+limited by `queued.max.request.bytes` (`zab.wire.input_limits`).
 
 A connection is muted for as long as its client has to wait because of a quota (`requests/throttling`).
 """
@@ -16,10 +16,10 @@ from typing import Final
 
 from zab.partition.requests.connection import ClientConnection, Closing
 from zab.partition.requests.dispatch import Dispatch
-from zab.partition.requests.input_limits import NOTED_BYTES_MIN, InputLimits
 from zab.partition.requests.login import LoginRequests
 from zab.partition.settings.broker_settings import RequestSettings
 from zab.partition.waiting_requests import WaitingRequests
+from zab.wire.input_limits import NOTED_BYTES_MIN, InputLimits
 
 NEVER: Final = 1 << 62
 
@@ -37,7 +37,7 @@ class Clients:
         self._heard_at: dict[ClientConnection, None] = {}
         """The connections, longest silence first."""
         self._of_address: Counter[str] = Counter()
-        self._inputs = InputLimits(config.queued_bytes_max, self._touch, self.close)
+        self._inputs: InputLimits[ClientConnection] = InputLimits(config.queued_bytes_max, self._touch, self.close)
         self._muted: dict[int, ClientConnection] = {}
         """The muted connections, by their ids."""
         self._ends: list[tuple[int, int]] = []

@@ -1,6 +1,7 @@
 """The test kit: ensembles for the tests of applications; docs/how-to/test-applications.md shows it.
 
     Ensemble        real members in this process, in threads of their own, on free loopback ports
+    Bookies         real bookies beside an ensemble, for clients of ledgers
     Brokers         real brokers beside an ensemble, for unmodified clients of Kafka
     simulate        a program on trio against a simulated ensemble: one seed, one run, with a clock of its own
     free_ports      loopback ports that nobody listens on
@@ -14,10 +15,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from zab.testing.bookie import Bookie
+    from zab.testing.bookies import Bookies
     from zab.testing.broker import Broker
     from zab.testing.brokers import Brokers
     from zab.testing.ensemble import Ensemble
-    from zab.testing.errors import BrokerFailedError, EnsembleError, MemberFailedError
+    from zab.testing.errors import BookieFailedError, BrokerFailedError, EnsembleError, MemberFailedError
     from zab.testing.kit.ports import free_ports
     from zab.testing.member import Member
     from zab.testing.simulated import Run, SimulatedEnsemble, simulate
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FAULTS",
+    "Bookie",
+    "BookieFailedError",
+    "Bookies",
     "Broker",
     "BrokerFailedError",
     "Brokers",
@@ -43,6 +49,9 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Bookie": "zab.testing.bookie",
+    "BookieFailedError": "zab.testing.errors",
+    "Bookies": "zab.testing.bookies",
     "Broker": "zab.testing.broker",
     "BrokerFailedError": "zab.testing.errors",
     "Brokers": "zab.testing.brokers",

@@ -21,3 +21,11 @@ class BrokerFailedError(EnsembleError):
     def __init__(self, broker_id: int, reason: str) -> None:
         super().__init__(f"broker {broker_id} ended: {reason}")
         self.broker_id = broker_id
+
+
+class BookieFailedError(EnsembleError):
+    """A bookie ended by itself. `__cause__` is the exception that ended it."""
+
+    def __init__(self, bookie: str, reason: str) -> None:
+        super().__init__(f"bookie {bookie} ended: {reason}")
+        self.bookie = bookie

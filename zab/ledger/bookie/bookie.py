@@ -142,6 +142,7 @@ class Bookie:
         if self.membership is not None and self._failure is None:
             self._look_after(self.membership, effects)
         self.deletion.step()
+        effects.deleted, self.deletion.dropped = self.deletion.dropped, []
         self._finish(effects)
         return effects
 

@@ -42,6 +42,8 @@ class Deletion:
         self._to_drop: deque[tuple[int, list[int]]] = deque()
         """Ledgers with tombstones, each group with the number of the append that makes these durable."""
         self._dropped = 0
+        self.dropped: list[int] = []
+        """Ledgers that are gone from here now; the bookie empties it."""
         self.notes: list[str] = []
         """The bookie empties it."""
 
@@ -84,6 +86,7 @@ class Deletion:
                 self._cache.forget(ledger)
                 self._table.delete(each)
                 self._reads.wake(ledger)
+                self.dropped.append(each)
                 self._dropped += 1
         if not self._waiting and not self._to_drop:
             self.notes.append(f"deleted {self._dropped} ledgers that are gone from the metadata")

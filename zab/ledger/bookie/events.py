@@ -16,7 +16,7 @@ False; fences and reads are read always, or no recovery could end against a full
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 
@@ -28,6 +28,8 @@ Mark: TypeAlias = tuple[int, int]
 """A position in the journal: the sequence of a file, and an offset in it."""
 Connection: TypeAlias = Hashable
 """What the host knows a connection by."""
+Number: TypeAlias = Any
+"""What the host knows a request by: nothing is done with it but to give it back."""
 
 # --------------------------------------------------------------------------------------------------------------- inputs
 
@@ -37,7 +39,7 @@ class Asked:
     """A request. Its answer carries the same connection and number. Not frozen, since there is one for each entry."""
 
     connection: Connection
-    number: int
+    number: Number
     request: Request
 
 
@@ -268,7 +270,7 @@ class Effects:
     """What a step asks for."""
 
     journal: list[AppendJournal] = attrs.Factory(list)
-    answers: list[tuple[Connection, int, Answer]] = attrs.Factory(list)
+    answers: list[tuple[Connection, Number, Answer]] = attrs.Factory(list)
     """The connection, the number of the request, the answer."""
     reads: list[ReadSegment] = attrs.Factory(list)
     jobs: list[Job] = attrs.Factory(list)
@@ -277,6 +279,8 @@ class Effects:
     asks_space: bool = False
     """Answer with `Space`, when it is convenient."""
     takes_adds: bool = True
+    deleted: list[int] = attrs.Factory(list)
+    """Ledgers that were deleted in this step, since they are gone from the metadata."""
     notes: list[str] = attrs.Factory(list)
     """Sentences for the journal of the process: what happens."""
     reports: list[str] = attrs.Factory(list)

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections import deque
 from typing import TypeAlias
 
-from zab.ledger.bookie.events import AppendJournal, Connection, Mark
+from zab.ledger.bookie.events import AppendJournal, Connection, Mark, Number
 from zab.ledger.bookie.records import entries_head
 from zab.ledger.wire.messages import Answer
 
-Waiting: TypeAlias = tuple[Connection, int, Answer]
+Waiting: TypeAlias = tuple[Connection, Number, Answer]
 """An answer, its connection and the number of its request."""
 
 
@@ -45,7 +45,7 @@ class Journal:
         """The number of the append that this turn makes."""
         return self._number + 1
 
-    def wait(self, connection: Connection, number: int, answer: Answer) -> None:
+    def wait(self, connection: Connection, number: Number, answer: Answer) -> None:
         """Answer when everything that was appended so far is durable."""
         self.waiting.append((connection, number, answer))
 

@@ -7,6 +7,7 @@ tombstones. Who fences it fences it for ever.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from typing import Any
 
 import attrs
 
@@ -72,7 +73,7 @@ class Watcher:
     """A read that waits for a higher LAC of a ledger (`long_polls.py`)."""
 
     connection: Hashable
-    number: int
+    number: Any
     request: ReadEntry
     ledger: Ledger
     is_done: bool = False

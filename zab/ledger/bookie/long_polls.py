@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 
 from zab.ledger.bookie.config import BookieConfig
-from zab.ledger.bookie.events import Connection
+from zab.ledger.bookie.events import Connection, Number
 from zab.ledger.bookie.ledgers import Ledger, Watcher
 from zab.ledger.wire.messages import ReadEntry
 
@@ -28,7 +28,7 @@ class LongPolls:
     def __len__(self) -> int:
         return len(self._heap) - self._done
 
-    def add(self, connection: Connection, number: int, request: ReadEntry, ledger: Ledger, now_ms: int) -> bool:
+    def add(self, connection: Connection, number: Number, request: ReadEntry, ledger: Ledger, now_ms: int) -> bool:
         """Wait; False if the connection has too many watchers."""
         own = self._by_connection.setdefault(connection, {})
         if len(own) >= self._config.watchers_max:

@@ -56,7 +56,12 @@ class SpaceRule:
 
     @property
     def is_read_only(self) -> bool:
-        return self._is_full or self._is_ordered or bool(self._without_room)
+        return self.is_full or self._is_ordered
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the disk is full, whatever the operator wants."""
+        return self._is_full or bool(self._without_room)
 
     @property
     def has_reserve(self) -> bool:

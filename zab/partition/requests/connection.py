@@ -12,7 +12,8 @@ Limits:
     UNSENT_BYTES_MAX    answers that its socket has not taken: likewise. Parts of files count, and need no memory
     request_bytes_max   one request: a longer one closes the connection before anything of it is kept
 
-Not here: sockets; what a request means (`dispatch`); the limit on what all connections have sent (`input_limits`).
+Not here: sockets; what a request means (`dispatch`); the limit on what all connections have sent
+(`zab.wire.input_limits`).
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class ClientConnection:
     large_frame_bytes: int = 0
     """The size of the large request that has begun, if there is one (`zab.wire.large_frames`)."""
     waits_for_room: bool = False
-    """There is no room for it yet (`input_limits`)."""
+    """There is no room for it yet (`zab.wire.input_limits`)."""
     muted_until: int = 0
     """Nothing of it is looked at before (monotonic ms): its client has used more than its quota."""
     is_muted: bool = False

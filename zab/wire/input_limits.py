@@ -1,22 +1,21 @@
-"""The limit on what clients have sent and this broker has not handled: `queued.max.request.bytes` over all connections.
+"""The limit on what clients have sent and a service has not handled, over all connections.
 
     unfinished  frames of which a part has come. Large ones, above 64 KiB, wait for each other: all that go on have half
                 of the limit (`zab.wire.large_frames`)
-    held        complete requests that wait until the one before them on their connection is answered; they use the same
-                half
+    held        complete requests that wait until their connection may go on; they use the same half
 
-Above the limit the connections with most are closed (`zab.wire.together`). So a broker needs no more memory for input,
+Above the limit the connections with most are closed (`zab.wire.together`). So a service needs no more memory for input,
 however many connect and whatever they announce.
 
-Not here: the limits of one connection (`connection`).
+Not here: the limits of one connection.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sized
+from typing import Final, Generic, Protocol, TypeVar
 
-from zab.partition.requests.connection import ClientConnection
+from zab.wire.frames import FrameReader
 from zab.wire.large_frames import LargeFrames
 from zab.wire.together import Together
 
@@ -28,31 +27,57 @@ REQUEST_BYTES: Final = 200
 NEVER: Final = 1 << 62
 
 
-def _input_of(connection: ClientConnection) -> int:
+class Connection(Protocol):
+    """What has to be known of a connection. Hashed by identity."""
+
+    frames: FrameReader
+    held_bytes: int
+    """The bytes of the requests that are held."""
+    large_frame_bytes: int
+    waits_for_room: bool
+    """Whether it is not read from, since there is no room for the large frame that it has begun. Assigned here."""
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def held(self) -> Sized: ...
+
+    @property
+    def paused(self) -> bool: ...
+
+    @property
+    def closing(self) -> int: ...
+
+
+C = TypeVar("C", bound=Connection)
+
+
+def _input_of(connection: Connection) -> int:
     return connection.frames.kept_bytes + _held_of(connection)
 
 
-def _held_of(connection: ClientConnection) -> int:
+def _held_of(connection: Connection) -> int:
     return connection.held_bytes + REQUEST_BYTES * len(connection.held)
 
 
-class InputLimits:
-    """See the docstring of the module. Only the broker calls it."""
+class InputLimits(Generic[C]):
+    """See the docstring of the module."""
 
     def __init__(
         self,
         bytes_max: int,
-        released: Callable[[ClientConnection], None],
-        close: Callable[[ClientConnection, str], None],
+        released: Callable[[C], None],
+        close: Callable[[C, str], None],
     ) -> None:
         """`released`: the connection may be read from again. `close` calls `forget`."""
         self._close = close
         self._released = released
-        self._inputs = Together(bytes_max, _input_of)
-        self._held: dict[ClientConnection, int] = {}
+        self._inputs: Together[C] = Together(bytes_max, _input_of)
+        self._held: dict[C, int] = {}
         self._held_bytes = 0
         self._tick_at = NEVER
-        self._large: LargeFrames[ClientConnection] = LargeFrames(
+        self._large: LargeFrames[C] = LargeFrames(
             self._hold, self._release, lambda: self._held_bytes, bytes_max // 2, TICK_MS
         )
 
@@ -61,14 +86,14 @@ class InputLimits:
         """An upper bound of what there is."""
         return self._inputs.bytes
 
-    def _hold(self, connection: ClientConnection) -> None:
+    def _hold(self, connection: C) -> None:
         connection.waits_for_room = True
 
-    def _release(self, connection: ClientConnection) -> None:
+    def _release(self, connection: C) -> None:
         connection.waits_for_room = False
         self._released(connection)
 
-    def note(self, connection: ClientConnection, now: int, *, has_completed: bool) -> None:
+    def note(self, connection: C, now: int, *, has_completed: bool) -> None:
         """Something came from this connection, or less is held of it. `has_completed`: a frame was completed."""
         if has_completed and connection.large_frame_bytes:
             self._large.forget(connection)
@@ -90,7 +115,7 @@ class InputLimits:
         else:
             self._inputs.forget(connection)
 
-    def forget(self, connection: ClientConnection) -> None:
+    def forget(self, connection: C) -> None:
         """The connection is gone."""
         self._inputs.forget(connection)
         self._held_bytes -= self._held.pop(connection, 0)

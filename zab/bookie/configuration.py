@@ -1,0 +1,50 @@
+"""What a start of a bookie finds out before it opens anything: `python -m zab.bookie` and `zab bookie run --check`.
+
+    load(path) -> BookieSettings    the settings, if this machine can run a bookie with them
+    why_not() -> str | None         why this interpreter cannot run any bookie
+
+Not here: the directories and the port, which a start uses.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Final
+
+from zab.bookie.config_file import BookieSettingsError, read_settings
+from zab.bookie.settings import BookieSettings
+from zab.host.process.refusal import refusal
+
+__all__ = ["StartRefusedError", "load", "why_not"]
+
+LIBRARIES: Final = ("crc32c", "google.protobuf")
+
+
+class StartRefusedError(Exception):
+    """A bookie does not start; the text says why."""
+
+
+def why_not() -> str | None:
+    """Why there can be no bookie in this interpreter, with the libraries that it has; None: there can."""
+    reason = refusal()
+    if reason is not None:
+        return reason
+    missing = [name for name in LIBRARIES if importlib.util.find_spec(name) is None]
+    if missing:
+        return f"the libraries of ledgers are missing ({', '.join(missing)}): pip install 'zab[ledgers]'"
+    return None
+
+
+def load(path: str) -> BookieSettings:
+    """The settings that this file has. Raises StartRefusedError for the first thing that is wrong with it, or with this
+    interpreter."""
+    reason = why_not()
+    if reason is not None:
+        raise StartRefusedError(reason)
+    try:
+        return read_settings(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise StartRefusedError(f"{path} cannot be read: {error.strerror}") from error
+    except (BookieSettingsError, UnicodeDecodeError) as error:
+        raise StartRefusedError(f"{path}: {error}") from error

@@ -1,0 +1,319 @@
+"""The settings of a bookie, under BookKeeper's names: those of `bk_server.conf`.
+
+Not here: what a file may not say, and what has no effect (`config_file`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from attrs import frozen
+
+from zab.configuration.blocks.audit import AuditSettings
+from zab.configuration.fields import (
+    BOOLEAN,
+    INT_MAX,
+    LONG_MAX,
+    block,
+    fraction,
+    host_name,
+    integer,
+    setting,
+    text_of,
+)
+from zab.ledger.bookie.config import BookieConfig
+from zab.ledger.entries.ids import is_bookie_id
+from zab.ledger.wire.frames import FRAME_BYTES_MAX
+from zab.wire.frames import LENGTH_BYTES
+
+DEFAULT_PORT: Final = 3181
+DEFAULT_ROOT: Final = "/ledgers"
+MIB: Final = 1 << 20
+_BYTES: Final = integer(1, LONG_MAX)
+_MS: Final = integer(1, LONG_MAX)
+_SECONDS: Final = integer(0, INT_MAX)
+_PORT: Final = integer(0, 65535)
+_MIBS: Final = integer(1, 1 << 20)
+_CORE: Final = BookieConfig()
+_URI: Final = re.compile(r"zk(?:\+([a-z]+))?://([^/\s]+)(/\S*)", re.ASCII | re.IGNORECASE)
+
+
+def directory(text: str) -> str:
+    """An absolute path; there is one."""
+    if "," in text:
+        raise ValueError("there is one directory")
+    if not text.startswith("/") or "\t" in text:
+        raise ValueError(f"{text!r} is no absolute path")
+    return text.rstrip("/") or "/"
+
+
+def bookie_id(text: str) -> str:
+    """The name of a bookie."""
+    if not is_bookie_id(text):
+        raise ValueError(f"{text[:60]!r} is no name of a bookie: letters, digits, `:`, `-`, `_` and `.`")
+    return text
+
+
+@frozen
+class ServiceUri:
+    """Where the metadata is: the hosts of the coordination service, and the root of all ledgers."""
+
+    hosts: str
+    root: str
+
+    def __str__(self) -> str:
+        return f"zk+hierarchical://{self.hosts.replace(',', ';')}{self.root}"
+
+
+def service_uri(text: str) -> ServiceUri:
+    """`zk+hierarchical://HOST:PORT;HOST:PORT/ledgers`."""
+    found = _URI.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is not of the form zk+hierarchical://HOST:PORT;HOST:PORT/PATH")
+    kind = (found[1] or "null").lower()
+    if kind not in ("hierarchical", "null"):
+        raise ValueError(f"the layout {kind!r} is not served: only hierarchical")
+    return ServiceUri(found[2].replace(";", ","), root_path(found[3]))
+
+
+def root_path(text: str) -> str:
+    """The path of the root of all ledgers."""
+    root = text.rstrip("/")
+    if not root.startswith("/") or "//" in root:
+        raise ValueError(f"{text!r} is no path of a root, such as {DEFAULT_ROOT}")
+    return root
+
+
+@frozen(kw_only=True)
+class PlaceSettings:
+    """Where the bookie listens, who it is, and where its data is."""
+
+    port: int = setting("bookiePort", DEFAULT_PORT, _PORT, "port", "Where clients connect. 0: a free one.")
+    interface: str | None = setting(
+        *("listeningInterface", None, text_of, "interface"),
+        "The network interface whose address it listens on, such as `lo` or `eth0`.",
+        shown="by advertisedAddress",
+    )
+    advertised_address: str | None = setting(
+        *("advertisedAddress", None, host_name, "host"),
+        "What clients are told to connect to. Without it a bookie is for this machine alone, since it asks nobody for "
+        "a login: it listens on 127.0.0.1, or on the address of its listeningInterface. With it, and without a "
+        "listeningInterface, it listens on every address, or on the loopback if that is what is advertised.",
+        shown="none",
+    )
+    bookie_id: str | None = setting(
+        *("bookieId", None, bookie_id, "name"),
+        "The name of the bookie in all metadata, which stays with its data, wherever it listens.",
+        shown="address:port",
+    )
+    rack: str | None = setting(
+        *("rack", None, text_of, "/name"),
+        "zab only. The place of the bookie, such as `/rack-1`: writers of this project put the copies of an entry in "
+        "different racks.",
+    )
+    journal_directory: str | None = setting(
+        *("journalDirectories", None, directory, "path"),
+        "The directory of the journal; one. Best on a disk of its own.",
+        shown="that of the ledgers",
+    )
+    ledger_directory: str | None = setting(
+        "ledgerDirectories", None, directory, "path", "The directory of the entries; one. It has to be said."
+    )
+
+
+@frozen(kw_only=True)
+class MetadataSettings:
+    """The coordination service."""
+
+    uri: ServiceUri = setting(
+        *("metadataServiceUri", ServiceUri("127.0.0.1:2181", DEFAULT_ROOT), service_uri, "URI"),
+        "The members of the coordination service, with `;` between them, and the root of all ledgers, which has been "
+        "formatted (`zab ensemble --bookies` does it, and BookKeeper's `initnewcluster`).",
+        shown="zk+hierarchical://127.0.0.1:2181/ledgers",
+    )
+    session_timeout_ms: int = setting(
+        *("zkTimeout", 10_000, _MS, "ms"),
+        "How long after its last sign of life others take this bookie for dead.",
+    )
+
+
+@frozen(kw_only=True)
+class RequestSettings:
+    """Limits of clients."""
+
+    frame_bytes_max: int = setting(
+        *("nettyMaxFrameSizeBytes", FRAME_BYTES_MAX + LENGTH_BYTES, integer(1024, 1 << 28), "bytes"),
+        "The largest frame, with its length of 4 bytes: a longer one ends its connection before anything of it is "
+        "kept. BookKeeper's default is 5,242,880; Pulsar's clients send more.",
+    )
+    reads_max: int = setting(
+        *("maxPendingReadRequestsPerThread", _CORE.reads_max, integer(2, INT_MAX), "reads"),
+        "So many reads wait for the disk; further ones are answered ETOOMANYREQUESTS. Half of them are kept for reads "
+        "that fence.",
+    )
+    read_threads: int = setting(
+        "numReadWorkerThreads", 2, integer(1, 64), "threads", "How many threads read from the disk."
+    )
+    input_bytes_max: int = setting(
+        *("maxInputBytes", 128 * MIB, integer(4 * MIB, LONG_MAX), "bytes"),
+        "zab only. What all clients together have sent and was not handled yet; above it, the connections with most "
+        "are closed.",
+    )
+    unsent_bytes_max: int = setting(
+        *("maxUnsentBytes", 4 * MIB, integer(64 << 10, LONG_MAX), "bytes"),
+        "zab only. Answers that a client does not take: above it, nothing more is read from its connection.",
+    )
+    unsent_total_bytes_max: int = setting(
+        *("maxUnsentBytesTotal", 256 * MIB, integer(1 * MIB, LONG_MAX), "bytes"),
+        "zab only. Answers that all clients together do not take: above it, the connections with most are closed.",
+    )
+
+
+@frozen(kw_only=True)
+class StorageSettings:
+    """The journal, the write cache, segments."""
+
+    journal_mib: int = setting(
+        "journalMaxSizeMB", _CORE.journal_file_bytes // MIB, _MIBS, "MiB", "The size of a journal file, preallocated."
+    )
+    flush_ms: int = setting(
+        *("flushInterval", _CORE.flush_ms, _MS, "ms"),
+        "When the oldest entry of the write cache is so old, the cache becomes a segment.",
+    )
+    flush_bytes: int = setting(
+        *("skipListSizeLimit", _CORE.flush_bytes, _BYTES, "bytes"),
+        "When the write cache has so many bytes, it becomes a segment. At three times as many, adds are refused.",
+    )
+    read_cache_mib: int = setting(
+        *("dbStorage_readAheadCacheMaxSizeMb", _CORE.read_cache_bytes // MIB, _MIBS, "MiB"),
+        "Entries and indexes that were read from segments are kept up to this size.",
+    )
+    sync_data: bool = setting(
+        *("journalSyncData", True, BOOLEAN, "true"), "Only true: what is answered is on the disk."
+    )
+    write_data: bool = setting(
+        *("journalWriteData", True, BOOLEAN, "true"), "Only true: what is answered is in the journal."
+    )
+
+
+@frozen(kw_only=True)
+class SpaceSettings:
+    """A full disk."""
+
+    read_only_share: float = setting(
+        *("diskUsageThreshold", _CORE.read_only_share, fraction, "share"),
+        "From this used share of a disk on, the bookie is read-only.",
+    )
+    writable_share: float = setting(
+        *("diskUsageLwmThreshold", _CORE.writable_share, fraction, "share"),
+        "Below this used share, it is writable again. BookKeeper's default is its diskUsageThreshold.",
+    )
+    warn_share: float = setting(
+        "diskUsageWarnThreshold", 0.9, fraction, "share", "From this used share of a disk on, the journal warns."
+    )
+    check_ms: int = setting("diskCheckInterval", _CORE.space_check_ms, _MS, "ms", "How often the space is checked.")
+    reserve_bytes: int = setting(
+        *("minUsableSizeForHighPriorityWrites", _CORE.reserve_bytes, _BYTES, "bytes"),
+        "What is kept free of all adds: a read-only bookie takes those of recovery until no more is free.",
+    )
+    read_only_enabled: bool = setting(
+        *("readOnlyModeEnabled", True, BOOLEAN, "true/false"),
+        "Whether a bookie with a full disk is read-only. false: it stops.",
+    )
+    forced_read_only: bool = setting(
+        *("forceReadOnlyBookie", False, BOOLEAN, "true/false"), "Whether it is read-only whatever the space is."
+    )
+
+
+@frozen(kw_only=True)
+class CollectionSettings:
+    """What is deleted."""
+
+    collect_ms: int = setting(
+        *("gcWaitTime", _CORE.collect_ms, _MS, "ms"),
+        "How often it is looked which ledgers are gone from the metadata.",
+    )
+    minor_s: int = setting(
+        "minorCompactionInterval",
+        _CORE.compact_ms // 1000,
+        _SECONDS,
+        "s",
+        "How often segments are compacted. 0: never.",
+    )
+    minor_share: float = setting(
+        *("minorCompactionThreshold", _CORE.compact_share, fraction, "share"),
+        "Segments with a smaller live share than this are.",
+    )
+    major_s: int = setting(
+        *("majorCompactionInterval", _CORE.compact_daily_ms // 1000, _SECONDS, "s"),
+        "How often they are with the other share. 0: never.",
+    )
+    major_share: float = setting(
+        "majorCompactionThreshold", _CORE.compact_share_daily, fraction, "share", "That share."
+    )
+    rate_bytes_per_s: int = setting(
+        *("compactionRateByBytes", _CORE.compact_bytes_per_s, _BYTES, "bytes/s"),
+        "A compaction writes so many bytes a second on average.",
+    )
+
+
+@frozen(kw_only=True)
+class BookieSettings:
+    """All settings of a bookie."""
+
+    place: PlaceSettings = block(PlaceSettings)
+    metadata: MetadataSettings = block(MetadataSettings)
+    requests: RequestSettings = block(RequestSettings)
+    storage: StorageSettings = block(StorageSettings)
+    space: SpaceSettings = block(SpaceSettings)
+    collection: CollectionSettings = block(CollectionSettings)
+    audit: AuditSettings = block(AuditSettings, "audit.")
+    warnings: tuple[str, ...] = ()
+    """Keys without effect: sentences, each with its line."""
+
+    @property
+    def ledger_directory(self) -> str:
+        """The directory of the entries."""
+        assert self.place.ledger_directory is not None, "settings that were read have one"
+        return self.place.ledger_directory
+
+    @property
+    def journal_directory(self) -> str:
+        """The directory of the journal."""
+        return self.place.journal_directory or self.ledger_directory
+
+    @property
+    def advertised_host(self) -> str | None:
+        """What clients are told to connect to; None: the address that it listens on."""
+        return self.place.advertised_address
+
+    @property
+    def core(self) -> BookieConfig:
+        """The limits of the core."""
+        storage, space, collection = self.storage, self.space, self.collection
+        never_ms = 1 << 60
+        return BookieConfig(
+            entry_bytes_max=self.requests.frame_bytes_max,
+            flush_bytes=storage.flush_bytes,
+            flush_ms=storage.flush_ms,
+            cache_bytes_max=3 * storage.flush_bytes,
+            journal_file_bytes=storage.journal_mib * MIB,
+            reads_max=self.requests.reads_max,
+            read_cache_bytes=storage.read_cache_mib * MIB,
+            space_check_ms=space.check_ms,
+            read_only_share=space.read_only_share,
+            writable_share=min(space.writable_share, space.read_only_share),
+            reserve_bytes=space.reserve_bytes,
+            collect_ms=collection.collect_ms,
+            compact_share=collection.minor_share,
+            compact_share_daily=collection.major_share,
+            compact_ms=collection.minor_s * 1000 or never_ms,
+            compact_daily_ms=collection.major_s * 1000 or never_ms,
+            compact_bytes_per_s=collection.rate_bytes_per_s,
+        )
+
+    @property
+    def audit_file(self) -> str:
+        """The file of the audit log."""
+        return self.audit.file or f"{self.ledger_directory}/audit.log"

@@ -1,0 +1,52 @@
+"""`zab bookie run FILE`: one bookie in this process, for clients of BookKeeper.
+
+It ends with one of the exit codes of `zab server`: 0 stopped as asked (SIGINT, SIGTERM), 1 unexpected, 2 usage or
+configuration, 3 the directories of the data, 14 the port cannot be bound. `--check` ends with 0 or 2.
+
+Not here: what a bookie does (`zab.bookie`), one beside a local ensemble (`zab.cli.servers.local_bookie`).
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zab.cli.terminal import say
+
+__all__ = ["run_command"]
+
+
+def run_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A bookie's bk_server.conf.", show_default=False)],
+    check: Annotated[
+        bool, typer.Option("--check", help="Say the first thing that is wrong with FILE; start nothing.")
+    ] = False,
+) -> None:
+    """Run one bookie, until SIGINT or SIGTERM.
+
+    FILE has BookKeeper's keys. A key that cannot be honoured refuses the start; one that has no effect causes a
+    warning. The members of the coordination service that metadataServiceUri names have to run, and its root has to be
+    formatted.
+    """
+    if check:
+        raise typer.Exit(_report(str(file)))
+    from zab.bookie.__main__ import main
+
+    raise typer.Exit(main(["--", str(file)]))
+
+
+def _report(file: str) -> int:
+    """Print what was found; the exit code."""
+    from zab.bookie.configuration import StartRefusedError, load
+    from zab.host.process.run_service import USAGE_ERROR
+
+    try:
+        settings = load(file)
+    except StartRefusedError as error:
+        say(f"error: {error}")
+        return USAGE_ERROR
+    for warning in settings.warnings:
+        say(f"warning: {file}: {warning}")
+    place = settings.place
+    say(f"{file}: a bookie would start with it, at port {place.port}, with its data in {settings.ledger_directory}")
+    return 0
