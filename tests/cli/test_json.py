@@ -151,6 +151,7 @@ def test_every_row_is_run() -> None:
     elsewhere |= {"produce", "consume", "broker list", "broker drain"}  # tests/cli/brokers
     elsewhere |= {f"broker acl {each}" for each in ("add", "list", "remove")}
     elsewhere |= {f"broker quota {each}" for each in ("list", "set", "remove")}
+    elsewhere |= {"bookie inspect"}  # tests/cli/files
     elsewhere |= {"backup verify", "backup prune", "support"}  # tests/cli/operations
     assert {*ZNODES, *elsewhere} == FIELDS.keys()
 

@@ -1,9 +1,11 @@
-"""`zab bookie`: `run`, one bookie in this process (`zab.cli.servers.bookie`)."""
+"""`zab bookie`: `run`, one bookie in this process (`zab.cli.servers.bookie`), and `inspect`, what is in the directory
+of one (`zab.cli.files.bookie_inspect`)."""
 
 from __future__ import annotations
 
 import typer
 
+from zab.cli.files.bookie_inspect import inspect_command
 from zab.cli.servers.bookie import run_command
 
 __all__ = ["bookie_app"]
@@ -17,3 +19,4 @@ def _bookie() -> None:
 
 
 bookie_app.command("run")(run_command)
+bookie_app.command("inspect")(inspect_command)

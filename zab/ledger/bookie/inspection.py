@@ -278,9 +278,13 @@ class Inspection:
                 continue
         return found
 
+    def replaced(self) -> dict[int, int]:
+        """The segments that others replace, by number, and by which. Raises OSError."""
+        return replacements(self.heads())
+
     def walk_segments(self, *, entries: bool = True) -> Iterator[SegmentPart]:
         """The segments, each before its ledgers. Without `entries`, entries are not verified. Raises OSError."""
-        replaced_by = replacements(self.heads())
+        replaced_by = self.replaced()
         for number in numbers_of(self._files, ENTRIES):
             path = segment_path(number)
             try:
