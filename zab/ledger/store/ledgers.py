@@ -147,7 +147,7 @@ def _create_as(root: str, ledger: int, metadata: LedgerMetadata) -> Steps[Versio
                     return None
                 return there if there is not None and _is_own(there.metadata, metadata) else None
         elif created.is_missing:
-            yield from _make_parents(root, path)
+            yield from make_parents(root, path)
         else:
             created.must(path)
     raise CoordinationError(path, ZooKeeperError.NONODE)
@@ -158,7 +158,7 @@ def _is_own(there: LedgerMetadata, wanted: LedgerMetadata) -> bool:
     return bool(there.token) and there.token == wanted.token and there.format_version == FORMAT_VERSION
 
 
-def _make_parents(root: str, path: str) -> Steps[None]:
+def make_parents(root: str, path: str) -> Steps[None]:
     """The directories between the root and this path. One that vanishes meanwhile is made by the next try."""
     results = yield tuple(Create(each) for each in parents_of(root, path))
     for each, result in zip(parents_of(root, path), results, strict=True):

@@ -102,6 +102,9 @@ class Admission:
         self._waiting_bytes -= size
         return taken
 
+    def has(self, token: Hashable) -> bool:
+        return token in self._waiting
+
     def cancel(self, token: Hashable) -> None:
         """An append that waits goes away without an answer."""
         append = self._waiting.pop(token, None)

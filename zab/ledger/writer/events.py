@@ -4,6 +4,7 @@
     Close(token)             ->  Completed(token, LedgerClosed | CloseFailed)
     Resolve(token)           ->  Completed(token, Resolved | Unresolved)
     Cancel(token)                an append that waits for room never was; one that has an id goes on
+    Abandon                      another one may write or end the ledger: nothing more is sent
 
 `NotAppended` is definite: the entry is not in the ledger, now or later. `AppendUnknown` is not: recovery may find and
 keep the entry, so a caller that appends it elsewhere may make a duplicate. Once the ledger is closed the outcome is
@@ -50,13 +51,20 @@ class Close:
 
 
 @frozen
+class Abandon:
+    """The host knows that this writer has been replaced: it ends as if a bookie had said FENCED."""
+
+
+@frozen
 class Resolve:
     """Decide what became of the entries with an unknown outcome."""
 
     token: Hashable
 
 
-WriterInput: TypeAlias = Append | Cancel | Close | Resolve | Answered | BookieLost | BookiesKnown | FromCoordination
+WriterInput: TypeAlias = (
+    Append | Cancel | Close | Abandon | Resolve | Answered | BookieLost | BookiesKnown | FromCoordination
+)
 
 # ------------------------------------------------------------------------------------------------------------ outcomes
 

@@ -25,10 +25,10 @@ Not here: connections and their time limits, which bookies exist (both are told)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from heapq import heappop, heappush
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from zab.coordination.driver import Connected, Driver, Event, Expired, Results, Suspended, WatchFired
 from zab.coordination.operations import CoordinationError
@@ -36,16 +36,17 @@ from zab.coordination.steps import Steps
 from zab.ledger.entries.envelope import Digest
 from zab.ledger.entries.ids import BookieId
 from zab.ledger.metadata.changes import BY_WRITER, ForbiddenChangeError
-from zab.ledger.metadata.ledger_metadata import InvalidMetadataError, VersionedMetadata
+from zab.ledger.metadata.ledger_metadata import InvalidMetadataError, LedgerMetadata, VersionedMetadata
 from zab.ledger.placement.placement import Placement
 from zab.ledger.store.events import Answered, BookieLost, BookiesKnown, Completed, Send
-from zab.ledger.store.ledgers import Changed, Lost, Refused, change_ledger, read_ledger
+from zab.ledger.store.ledgers import Changed, ChangeOutcome, Lost, Refused, change_ledger, read_ledger
 from zab.ledger.wire.messages import Added, WriteLac
 from zab.ledger.wire.status import Status
 from zab.ledger.writer.admission import BUDGET_WAIT_MS, Admission, SharedBudget
 from zab.ledger.writer.ending import Ending
 from zab.ledger.writer.ensemble_change import EnsembleChange, EnsembleChanges, Kept, Verdict, judge
 from zab.ledger.writer.events import (
+    Abandon,
     Append,
     BookieFailed,
     Cancel,
@@ -66,9 +67,13 @@ _REASONS: Final = {Verdict.CONFLICT: Reason.CONFLICT, Verdict.DELETED: Reason.DE
 _NO_FAULTS: Final = frozenset({Status.READ_ONLY, Status.NO_LEDGER, Status.NO_ENTRY})
 """Answers that say nothing about the health of a bookie."""
 
+WriteEnd: TypeAlias = Callable[[VersionedMetadata, LedgerMetadata], Steps[ChangeOutcome]]
+"""Writes the end of a ledger, whose metadata were read as the first and become the second."""
+
 
 class LedgerWriter:
-    """`versioned`: of an open ledger that nobody has written to. `budget`: shared by the writers of a process. Raises
+    """`versioned`: of an open ledger that nobody has written to. `budget`: shared by the writers of a process.
+    `write_end`: writes the end in place of `change_ledger`, together with what depends on it. Raises
     LedgerNotOpenError."""
 
     def __init__(
@@ -79,6 +84,7 @@ class LedgerWriter:
         *,
         settings: WriterSettings | None = None,
         budget: SharedBudget | None = None,
+        write_end: WriteEnd | None = None,
     ) -> None:
         metadata = versioned.metadata
         if not metadata.is_open:
@@ -94,6 +100,7 @@ class LedgerWriter:
         self._admission = Admission(self._settings, budget or SharedBudget(), self._out)
         self._changes = EnsembleChanges(metadata, placement, self._settings)
         self._ending = Ending(self._pipeline, self._admission, self._settings, self._out)
+        self._write_end = write_end or self._change_to_end
         self._driver = Driver()
         self._retries: list[tuple[int, int, BookieId]] = []
         """A heap: when an entry is sent to a bookie once more."""
@@ -103,6 +110,7 @@ class LedgerWriter:
             Append: self._on_appends,
             Cancel: self._on_cancels,
             Close: self._on_closes,
+            Abandon: self._on_abandons,
             Resolve: self._on_resolves,
             BookieLost: self._on_lost,
             BookiesKnown: self._on_bookies,
@@ -143,6 +151,10 @@ class LedgerWriter:
     def waits_for_budget(self) -> bool:
         """Whether an append waits for what other writers have pending; a host steps it when they have less."""
         return self._admission.is_out_of_budget
+
+    def waits_for_room(self, token: Hashable) -> bool:
+        """Whether this append has no id yet, so that a Cancel ends it without an answer."""
+        return self._admission.has(token)
 
     # ------------------------------------------------------------------------------------------------------- one turn
 
@@ -199,6 +211,10 @@ class LedgerWriter:
         self._release()
         for each in run:
             self._ending.close(each.token, each.is_draining, self._now)
+
+    def _on_abandons(self, _run: list[Abandon]) -> None:
+        if self._is_live:
+            self._fenced()
 
     def _on_resolves(self, run: list[Resolve]) -> None:
         for each in run:
@@ -376,7 +392,7 @@ class LedgerWriter:
         base, pipeline = self.versioned, self._pipeline
         while True:
             wanted = base.metadata.closed_at(pipeline.lac, pipeline.confirmed_length)
-            written = yield from change_ledger(self._root, base, wanted, BY_WRITER)
+            written = yield from self._write_end(base, wanted)
             if isinstance(written, Changed):
                 self.versioned = written.versioned
                 return self._ending.closed(wanted)
@@ -386,6 +402,9 @@ class LedgerWriter:
                 return self._judged(verdict, current, is_closing=True)
             assert current is not None
             base = current
+
+    def _change_to_end(self, base: VersionedMetadata, wanted: LedgerMetadata) -> Steps[ChangeOutcome]:
+        return (yield from change_ledger(self._root, base, wanted, BY_WRITER))
 
     def _judged(self, verdict: Verdict, current: VersionedMetadata | None, *, is_closing: bool) -> None:
         """Somebody else has changed what this writer wanted to change."""

@@ -1,0 +1,115 @@
+"""Variants of owners of managed ledgers that break a promise: each has one rule less."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from zab.coordination.operations import ANY_VERSION, Check, Delete, Get
+from zab.coordination.steps import Steps, read
+from zab.ledger.managed import trimming
+from zab.ledger.managed.appends import Appends
+from zab.ledger.managed.cursor_state import decode_cursor
+from zab.ledger.managed.cursors import Cursors, _Cursor
+from zab.ledger.managed.owner import LogOwner
+from zab.ledger.managed.store import Written, read_log, write_log
+from zab.ledger.managed.succession import Succession
+from zab.ledger.metadata.paths import ledger_path
+from zab.ledger.writer.events import AppendUnknown, NotAppended, Reason
+
+Patch = pytest.MonkeyPatch
+
+
+def append_again_without_the_end(patch: Patch) -> None:
+    """What was appended to a ledger that somebody else ends is appended to the next one at once."""
+    answered = Appends.answered
+
+    def answering(appends: Appends, ledger: int, token: Any, outcome: object) -> None:
+        again = NotAppended(Reason.FENCED) if isinstance(outcome, AppendUnknown) else outcome
+        answered(appends, ledger, token, again)
+
+    patch.setattr(Appends, "answered", answering)
+
+
+def take_over_without_a_claim(patch: Patch) -> None:
+    """The list names the new owner together with its first ledger, and not before."""
+    claim = Succession.claim
+
+    def claiming(of: Succession) -> Steps[Any]:
+        found = yield from read_log(of._logs, of._name)
+        if found is None:
+            return (yield from claim(of))
+        of.log = evolve(found, info=found.info.claimed(of._owner))
+        of.epoch = of.log.info.epoch
+        return of.log
+
+    patch.setattr(Succession, "claim", claiming)
+
+
+def claim_again_and_append_again(patch: Patch) -> None:
+    """M2: no claim, and a fenced owner goes on in a new ledger with what it had."""
+    take_over_without_a_claim(patch)
+    append_again_without_the_end(patch)
+
+
+def delete_ledgers_before_the_list(patch: Patch) -> None:
+    """M8: trimming deletes, and then says so."""
+
+    def trimming_first(of: Succession, root: str, marks: Callable[[], Any], wall_ms: int, *limits: Any) -> Steps[int]:
+        count = trimming.trimmable(of.info, marks(), wall_ms, *limits)
+        for each in of.info.ledgers[:count]:
+            yield (Delete(ledger_path(root, each.id), ANY_VERSION),)
+        if count:
+            written = yield from write_log(of.known, of.info.without(count))
+            of.adopt(written.log if isinstance(written, Written) else None)
+        return count
+
+    patch.setattr("zab.ledger.managed.owner.trim_ledgers", trimming_first)
+
+
+def drop_an_empty_ledger_before_the_list(patch: Patch) -> None:
+    """M7: it is deleted, and the list names it until the next multi."""
+    follow = Succession._try_to_follow
+
+    def following(of: Succession, goal: Any) -> Steps[Any]:
+        if of.ended is not None and of.ended.metadata.last < 0:
+            yield (Delete(ledger_path(of._root, of.ended.ledger), ANY_VERSION),)
+        return (yield from follow(of, goal))
+
+    patch.setattr(Succession, "_try_to_follow", following)
+
+
+def leave_cursors_unclaimed(patch: Patch) -> None:
+    """M11: the znodes of cursors are read, and stay as they are; their ledgers are not recovered."""
+
+    def claiming(cursors: Cursors, name: str, path: str) -> Steps[_Cursor | None]:
+        (found,) = yield from read((Get(path),))
+        stored = decode_cursor(found.must(path).data)
+        return _Cursor(name, path, found.stat.version, stored.created_ms, stored.state, stored.state.mark)
+
+    patch.setattr(Cursors, "_claim", claiming)
+
+
+def go_on_after_a_lost_list(patch: Patch) -> None:
+    """M15: a job in the background is refused, and the owner goes on."""
+
+    def trim(owner: LogOwner) -> Steps[None]:
+        of = owner.settings
+        limits = owner.wall_ms, of.retention_ms, of.retention_bytes
+        yield from trimming.trim_ledgers(owner.list, owner.root, owner.cursors.stored_marks, *limits)
+        owner.list.is_taken = False
+
+    patch.setattr(LogOwner, "_trim", trim)
+
+
+def forget_the_recovered_ledger(patch: Patch) -> None:
+    """T4 without the end of the ledger before: the list has two ledgers without an end."""
+    parts = Succession._parts_of_ended
+
+    def checking(of: Succession) -> Any:
+        return tuple(each for each in parts(of) if isinstance(each, Check))
+
+    patch.setattr(Succession, "_parts_of_ended", checking)

@@ -1,0 +1,617 @@
+"""The cursors of a log: opened with it, stored while they move.
+
+| event | order |
+|---|---|
+| create | a znode with the mark; no ledger |
+| first time to be stored | a ledger, the state as its entry, then the znode names the ledger |
+| later | the whole state as the next entry, at most one in `cursor_ms`, always the newest |
+| the ledger is full | a new one, as at first; then the old one is closed and deleted |
+| the ledger cannot be written | the state into the znode, which names no ledger any more; a new ledger later |
+| takeover | the znode with the new epoch, by compare-and-set; then its ledger is recovered, and its last entry read |
+| clean close | the state into the znode, if it fits; the ledger goes |
+| delete | the znode, then the ledger |
+
+An owner before, which still lives, can no longer store anything: its ledger is fenced, and the znode has another
+version. An owner that notices that has lost the whole log.
+
+Not here: what a cursor has consumed (`cursor_state`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from functools import partial
+from typing import Any, Final, Protocol
+
+from attrs import define, evolve, field
+
+from zab.coordination.operations import Children, Create, Delete, Get, Set, Sync, ZooKeeperError
+from zab.coordination.steps import Pause, Steps, read
+from zab.ledger.entries.ids import NONE
+from zab.ledger.managed.cursor_events import (
+    CursorAcknowledge,
+    CursorCall,
+    CursorDelete,
+    CursorFlush,
+    CursorMark,
+    CursorOpen,
+    CursorOpened,
+    CursorProperties,
+)
+from zab.ledger.managed.cursor_state import (
+    PROPERTIES_BYTES_MAX,
+    RANGES_MAX,
+    ZNODE_RANGES_MAX,
+    CursorState,
+    StoredCursor,
+    decode_cursor,
+    encode_cursor,
+)
+from zab.ledger.managed.deleting import delete_if_closed
+from zab.ledger.managed.events import Done, Failed, LogReason
+from zab.ledger.managed.log_info import (
+    InvalidLogError,
+    LogInfo,
+    Position,
+    check_name,
+    cursor_path,
+    cursors_path,
+    name_of,
+)
+from zab.ledger.managed.parts import Handlers, Part, Parts
+from zab.ledger.managed.settings import LogSettings
+from zab.ledger.managed.store import make_znode
+from zab.ledger.managed.sweep import CURSOR_KEY
+from zab.ledger.metadata.ledger_metadata import LedgerMetadata
+from zab.ledger.placement.placement import Placement
+from zab.ledger.reader.events import Delivered, DigestError, EntryLost, LedgerMissing, ReadDone, ReadRange
+from zab.ledger.reader.reader import Reader
+from zab.ledger.recovery.events import NoSuchLedger, Recovered
+from zab.ledger.recovery.recovery import Recovery
+from zab.ledger.store.events import Completed
+from zab.ledger.store.ledgers import Created, create_ledger
+from zab.ledger.writer.events import Abandon, Append, Appended, Close, WriterEnded, WriterState
+from zab.ledger.writer.writer import LedgerWriter
+
+CURSORS_MAX: Final = 1_000
+"""The most cursors of one log."""
+LEAVE_TRIES_MAX: Final = 200
+LEAVE_MS: Final = 5
+"""So often, and so long each time, a clean close waits for the ledgers of cursors to be closed."""
+
+
+class CursorsOwner(Protocol):
+    """The owner of the log, as its cursors see it."""
+
+    name: str
+    logs: str
+    root: str
+    placement: Placement
+    settings: LogSettings
+    password: bytes
+    now_ms: int
+    reason: LogReason
+
+    @property
+    def wall_ms(self) -> int: ...
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def info(self) -> LogInfo | None: ...
+
+    @property
+    def last_confirmed(self) -> Position | None: ...
+
+    @property
+    def is_over(self) -> bool: ...
+
+    def new_metadata(self, custom: dict[str, bytes]) -> LedgerMetadata | None:
+        """The first metadata for a new ledger; None: too few bookies are there."""
+
+    def look_soon(self) -> None:
+        """See whose the log is."""
+
+    def cursors_failed(self, why: str) -> None:
+        """The coordination service refuses."""
+
+    def cursor_is_taken(self) -> None:
+        """Another owner has written a cursor's znode."""
+
+    def cursors_are_loaded(self) -> None:
+        """All cursors have been read."""
+
+
+@define(eq=False)
+class _Cursor:
+    """One cursor. `moves`: counts what it was told; `stored`: of these, how many are stored."""
+
+    name: str
+    path: str
+    version: int
+    created_ms: int
+    state: CursorState
+    stored_mark: Position
+    ledger: int = NONE
+    """The ledger that the znode names."""
+    moves: int = 0
+    stored: int = 0
+    sending: tuple[int, Position] | None = None
+    """What is being stored: `moves` and the mark of that time."""
+    writer: LedgerWriter | None = None
+    part: Part | None = None
+    due_ms: int = 0
+    """When it may be stored again."""
+    ledger_due_ms: int = 0
+    """When another ledger may be tried."""
+    is_loaded: bool = True
+    flushes: list[tuple[int, Hashable]] = field(factory=list)
+    note: str = ""
+    """What was wrong with it, for people."""
+
+    @property
+    def is_switching(self) -> bool:
+        """Whether its writer writes a ledger that the znode does not name yet."""
+        return self.writer is not None and self.writer.ledger != self.ledger
+
+
+class Cursors:
+    """`owner`: whose log it is; it says what its list is, and whether appends go on."""
+
+    def __init__(self, owner: CursorsOwner, parts: Parts, out: list[Any]) -> None:
+        self._owner = owner
+        self._parts = parts
+        self._out = out
+        self._cursors: dict[str, _Cursor] = {}
+        self._waiting: list[CursorOpen | CursorFlush | CursorDelete] = []
+        """What is asked before the cursors are loaded."""
+        self._is_listed = False
+        self._handlers = Handlers(owner.cursors_failed, self._begin_again)
+        parts.add(self._handlers, None, lambda _token, _outcome: None)
+
+    # --------------------------------------------------------------------------------------------------- what it shows
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._is_listed and all(each.is_loaded for each in self._cursors.values())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._cursors)
+
+    def state(self, name: str) -> CursorState:
+        """What it has consumed. Raises KeyError."""
+        return self._cursors[name].state
+
+    def backlog(self, name: str) -> int:
+        """How many entries it has not consumed. Raises KeyError."""
+        info, last = self._owner.info, self._owner.last_confirmed
+        return 0 if info is None or last is None else self._cursors[name].state.backlog(info, last)
+
+    def stored_marks(self) -> list[Position]:
+        return [each.stored_mark for each in self._cursors.values()]
+
+    @property
+    def deadline_ms(self) -> int | None:
+        return min((each.due_ms for each in self._cursors.values() if self._is_due_ever(each)), default=None)
+
+    def _is_due_ever(self, each: _Cursor) -> bool:
+        return each.is_loaded and each.moves > each.stored and each.sending is None
+
+    # --------------------------------------------------------------------------------------------------------- callers
+
+    def takes(self, each: object) -> bool:
+        """Take what callers ask. Whether it was one of these."""
+        if not isinstance(each, CursorCall):
+            return False
+        if isinstance(each, CursorAcknowledge | CursorMark | CursorProperties):
+            cursor = self._cursors.get(each.name)
+            if cursor is not None and cursor.is_loaded and not self._owner.is_over and self._moved(cursor, each):
+                cursor.moves += 1
+        elif self._owner.is_over:
+            self._out.append(Completed(each.token, Failed(self._owner.reason)))
+        elif not self.is_loaded:
+            self._waiting.append(each)
+        else:
+            self._ask(each)
+        return True
+
+    def _moved(self, cursor: _Cursor, each: CursorAcknowledge | CursorMark | CursorProperties) -> bool:
+        info = self._info
+        if isinstance(each, CursorProperties):
+            if sum(len(text.encode()) for pair in each.properties.items() for text in pair) > PROPERTIES_BYTES_MAX:
+                return False
+            cursor.state.properties = dict(each.properties)
+            return True
+        last = self._owner.last_confirmed
+        if isinstance(each, CursorMark):
+            is_known = last is not None and each.position <= last
+            return is_known and cursor.state.mark_delete(each.position, info)
+        here = info.at(each.ledger)
+        if here is None or last is None or each.first < 0:
+            return False
+        end = here.entries - 1 if here.entries is not None else (last.entry if last.ledger == each.ledger else NONE)
+        return cursor.state.acknowledge(each.ledger, each.first, min(each.last, end), info)
+
+    def _ask(self, each: CursorOpen | CursorFlush | CursorDelete) -> None:
+        cursor = self._cursors.get(each.name)
+        match each:
+            case CursorOpen(token) if cursor is not None:
+                self._out.append(Completed(token, CursorOpened(cursor.state.mark, is_new=False)))
+            case CursorOpen():
+                self._handlers.offer(f"create {each.name} {each.token}", lambda: self._create(each))
+            case CursorFlush(token) if cursor is not None:
+                if cursor.moves == cursor.stored:
+                    self._out.append(Completed(token, Done()))
+                else:
+                    cursor.flushes.append((cursor.moves, token))
+                    cursor.due_ms = 0
+            case CursorDelete() if cursor is not None:
+                self._handlers.offer(f"delete {each.name} {each.token}", lambda: self._delete(each))
+            case _:
+                self._out.append(Completed(each.token, Failed(LogReason.NO_SUCH_CURSOR)))
+
+    @property
+    def _info(self) -> LogInfo:
+        info = self._owner.info
+        assert info is not None
+        return info
+
+    # -------------------------------------------------------------------------------------------------- create, delete
+
+    def _create(self, asked: CursorOpen) -> Steps[None]:
+        if asked.name in self._cursors:
+            self._ask(asked)
+            return
+        try:
+            check_name(asked.name)
+        except InvalidLogError as error:
+            self._out.append(Completed(asked.token, Failed(LogReason.NO_SUCH_CURSOR, str(error))))
+            return
+        if len(self._cursors) >= CURSORS_MAX:
+            self._out.append(Completed(asked.token, Failed(LogReason.TOO_MANY_CURSORS)))
+            return
+        last = self._owner.last_confirmed
+        mark = self._info.first if asked.is_earliest or last is None else last
+        path = cursor_path(self._owner.logs, self._owner.name, asked.name)
+        cursor = _Cursor(asked.name, path, 0, self._owner.wall_ms, CursorState(mark), mark)
+        while True:
+            (made,) = yield (Create(path, self._znode_of(cursor, NONE)),)
+            if made.is_missing:
+                yield from make_znode(path.rpartition("/")[0])
+            elif made.ok:
+                break
+            elif made.is_lost or made.error == ZooKeeperError.NODEEXISTS:
+                # Only this owner makes cursors; if another one does, it has the log.
+                (found,) = yield from read((Get(path),))
+                if found.ok and found.data == self._znode_of(cursor, NONE):
+                    break
+                if found.ok:
+                    self._owner.look_soon()
+                    return
+            else:
+                made.must(path)
+        self._cursors[asked.name] = cursor
+        self._out.append(Completed(asked.token, CursorOpened(mark, is_new=True)))
+
+    def _delete(self, asked: CursorDelete) -> Steps[None]:
+        cursor = self._cursors.pop(asked.name, None)
+        if cursor is not None:
+            self._stop(cursor)
+            for _, token in cursor.flushes:
+                self._out.append(Completed(token, Failed(LogReason.NO_SUCH_CURSOR)))
+            (gone,) = yield (Delete(cursor.path, cursor.version),)
+            while gone.is_lost:
+                (gone,) = yield (Delete(cursor.path, cursor.version),)
+            if gone.error == ZooKeeperError.BADVERSION:
+                self._owner.look_soon()
+                return
+            yield from delete_if_closed(self._owner.root, cursor.ledger)
+        self._out.append(Completed(asked.token, Done()))
+
+    def _stop(self, cursor: _Cursor) -> None:
+        if cursor.part is not None:
+            self._parts.remove(cursor.part)
+        cursor.writer = cursor.part = None
+
+    # --------------------------------------------------------------------------------------------------------- storing
+
+    def check_times(self) -> bool:
+        """Store what is due. Whether anything begins."""
+        now, begun = self._owner.now_ms, False
+        for cursor in self._cursors.values():
+            if self._is_due_ever(cursor) and cursor.due_ms <= now:
+                begun = True
+                self._store(cursor)
+        return begun
+
+    def _store(self, cursor: _Cursor) -> None:
+        cursor.sending = cursor.moves, cursor.state.mark
+        if cursor.writer is not None and cursor.part is not None and cursor.writer.state is WriterState.OPEN:
+            is_full = cursor.writer.last_pushed + 1 >= self._owner.settings.cursor_entries
+            if not is_full or self._owner.now_ms < cursor.ledger_due_ms:
+                self._append(cursor)
+                return
+        name = cursor.name
+        if self._owner.now_ms >= cursor.ledger_due_ms:
+            self._handlers.offer(f"ledger of {name}", lambda: self._new_ledger(cursor))
+        else:
+            self._handlers.offer(f"store {name}", lambda: self._to_znode(cursor))
+
+    def _append(self, cursor: _Cursor) -> None:
+        assert cursor.writer is not None
+        assert cursor.part is not None
+        stored = StoredCursor(cursor.created_ms, self._owner.epoch, cursor.writer.ledger, cursor.state)
+        cursor.part.inputs.append(Append(encode_cursor(stored, RANGES_MAX), cursor.moves))
+
+    def _new_ledger(self, cursor: _Cursor) -> Steps[None]:
+        """A ledger with the state as its first entry; the znode names it when that is there."""
+        owner = self._owner
+        metadata = owner.new_metadata({CURSOR_KEY: cursor.name.encode()})
+        if metadata is not None:
+            created = yield from create_ledger(owner.root, metadata)
+            if isinstance(created, Created) and cursor.name in self._cursors:
+                old = cursor.part
+                cursor.writer = LedgerWriter(
+                    owner.root, created.versioned, owner.placement, settings=owner.settings.writer
+                )
+                if old is not None:
+                    old.inputs.append(Close("close", is_draining=False))
+                cursor.part = self._parts.add(
+                    cursor.writer,
+                    created.versioned.ledger,
+                    lambda token, outcome: self._answered(cursor, part, token, outcome),
+                    is_writer=True,
+                    effect=lambda effect: self._on_effect(cursor, part, effect),
+                )
+                part = cursor.part
+                cursor.sending = cursor.moves, cursor.state.mark
+                self._append(cursor)
+                return
+        cursor.ledger_due_ms = owner.now_ms + owner.settings.retry_ms
+        yield from self._to_znode(cursor)
+
+    def _answered(self, cursor: _Cursor, part: Part, token: Hashable, outcome: object) -> None:
+        if part is not cursor.part or cursor.sending is None or token == "close":
+            return
+        if not isinstance(outcome, Appended):
+            self._give_up_ledger(cursor)
+        elif cursor.is_switching:
+            self._handlers.offer(f"switch {cursor.name}", lambda: self._switch(cursor))
+        else:
+            self._stored(cursor)
+
+    def _on_effect(self, cursor: _Cursor, part: Part, effect: Any) -> None:
+        """A ledger that nobody names any more was closed: it goes. One that is named cannot be written any more."""
+        if not isinstance(effect, WriterEnded):
+            self._out.append(effect)
+            return
+        self._parts.remove(part)
+        ledger = part.ledger
+        if ledger is not None and ledger != cursor.ledger:
+            self._handlers.offer(f"delete {ledger}", lambda: delete_if_closed(self._owner.root, ledger))
+        if part is cursor.part:
+            cursor.writer = cursor.part = None
+            if cursor.sending is not None:
+                self._give_up_ledger(cursor)
+
+    def _give_up_ledger(self, cursor: _Cursor) -> None:
+        """It cannot be written: the znode has the state from now on, and another ledger follows later."""
+        cursor.ledger_due_ms = self._owner.now_ms + self._owner.settings.retry_ms
+        self._handlers.offer(f"store {cursor.name}", lambda: self._to_znode(cursor))
+
+    def _switch(self, cursor: _Cursor) -> Steps[None]:
+        """The znode names the new ledger; then the old one goes."""
+        if cursor.writer is None or cursor.sending is None:
+            return
+        old = cursor.ledger
+        if (yield from self._set(cursor, cursor.writer.ledger)):
+            self._stored(cursor)
+            yield from delete_if_closed(self._owner.root, old)
+
+    def _to_znode(self, cursor: _Cursor) -> Steps[None]:
+        """The state itself into the znode, which names no ledger any more."""
+        old = cursor.ledger
+        cursor.sending = cursor.moves, cursor.state.mark
+        if (yield from self._set(cursor, NONE)):
+            if cursor.part is not None:
+                cursor.part.inputs.append(Close("close", is_draining=False))
+                cursor.writer = cursor.part = None
+            self._stored(cursor)
+            yield from delete_if_closed(self._owner.root, old)
+
+    def _znode_of(self, cursor: _Cursor, ledger: int) -> bytes:
+        stored = StoredCursor(cursor.created_ms, self._owner.epoch, ledger, cursor.state)
+        return encode_cursor(stored, ZNODE_RANGES_MAX)
+
+    def _set(self, cursor: _Cursor, ledger: int) -> Steps[bool]:
+        """Write the znode by compare-and-set. If another one has written it, the log is another owner's."""
+        data = self._znode_of(cursor, ledger)
+        sent = cursor.moves, cursor.state.mark
+        while True:
+            (written,) = yield (Set(cursor.path, data, cursor.version),)
+            if written.ok:
+                cursor.version = written.stat.version
+                break
+            if not written.is_lost and written.error not in (ZooKeeperError.BADVERSION, ZooKeeperError.NONODE):
+                written.must(cursor.path)
+            _, found = yield from read((Sync(cursor.path), Get(cursor.path)))
+            if found.ok and found.data == data:
+                cursor.version = found.stat.version
+                break
+            if found.ok and found.stat.version == cursor.version:
+                continue
+            if cursor.name in self._cursors:
+                self._owner.cursor_is_taken()
+            return False
+        cursor.ledger = ledger
+        if cursor.sending is not None and ledger == NONE:
+            cursor.sending = sent
+        return True
+
+    def _stored(self, cursor: _Cursor) -> None:
+        """What was sent is stored."""
+        assert cursor.sending is not None
+        (cursor.stored, cursor.stored_mark), cursor.sending = cursor.sending, None
+        cursor.due_ms = self._owner.now_ms + self._owner.settings.cursor_ms
+        ready = [token for moves, token in cursor.flushes if moves <= cursor.stored]
+        cursor.flushes = [each for each in cursor.flushes if each[0] > cursor.stored]
+        self._out.extend(Completed(token, Done()) for token in ready)
+        if cursor.flushes:
+            cursor.due_ms = 0
+
+    # --------------------------------------------------------------------------------------------------------- loading
+
+    def load(self) -> Steps[None]:
+        """Read all cursors, and claim them. Their ledgers are recovered meanwhile; see `is_loaded`."""
+        if self._is_listed:
+            return
+        owner = self._owner
+        path = cursors_path(owner.logs, owner.name)
+        _, listed = yield from read((Sync(path), Children(path)))
+        for child in () if listed.is_missing else listed.must(path).children:
+            cursor = yield from self._claim(name_of(child), f"{path}/{child}")
+            if cursor is None:
+                continue
+            self._cursors[cursor.name] = cursor
+            if cursor.ledger >= 0:
+                cursor.is_loaded = False
+                self._recover(cursor)
+        self._is_listed = True
+        self._loaded()
+
+    def _claim(self, name: str, path: str) -> Steps[_Cursor | None]:
+        """The znode with this owner's epoch: the owner before can no longer write it. None: it is gone."""
+        while True:
+            _, found = yield from read((Sync(path), Get(path)))
+            if found.is_missing:
+                return None
+            stored = decode_cursor(found.must(path).data)
+            claimed = encode_cursor(evolve(stored, epoch=self._owner.epoch), ZNODE_RANGES_MAX)
+            (written,) = yield (Set(path, claimed, found.stat.version),)
+            if written.ok:
+                state = stored.state
+                version = written.stat.version
+                return _Cursor(name, path, version, stored.created_ms, state, state.mark, stored.ledger)
+            if not written.is_lost and written.error not in (ZooKeeperError.BADVERSION, ZooKeeperError.NONODE):
+                written.must(path)
+
+    def _recover(self, cursor: _Cursor) -> None:
+        owner = self._owner
+        core = Recovery(
+            owner.root, cursor.ledger, owner.placement, password=owner.password, settings=owner.settings.recovery
+        )
+        part = self._parts.add(core, cursor.ledger, lambda _token, outcome: self._recovered(cursor, part, outcome))
+
+    def _recovered(self, cursor: _Cursor, part: Part, outcome: object) -> None:
+        self._parts.remove(part)
+        match outcome:
+            case Recovered(versioned) if versioned.metadata.last >= 0:
+                self._read(cursor, versioned.metadata.last)
+            case Recovered() | NoSuchLedger():
+                self._is_read(cursor)
+            case _:
+                self._handlers.offer(f"recover {cursor.name}", lambda: self._again(cursor))
+
+    def _again(self, cursor: _Cursor) -> Steps[None]:
+        yield Pause(self._owner.settings.retry_ms)
+        self._recover(cursor)
+
+    def _read(self, cursor: _Cursor, last: int) -> None:
+        """The last entry of its ledger, which is closed."""
+        found: list[bytes] = []
+        reader = Reader(self._owner.root, cursor.ledger, password=self._owner.password)
+
+        def completed(_token: Hashable, outcome: object) -> None:
+            self._parts.remove(part)
+            if isinstance(outcome, ReadDone) and found:
+                self._took(cursor, found[0])
+            elif isinstance(outcome, EntryLost | DigestError | LedgerMissing):
+                cursor.note = f"its ledger {cursor.ledger} cannot be read: {type(outcome).__name__}"
+                self._is_read(cursor)
+            else:
+                self._handlers.offer(f"recover {cursor.name}", lambda: self._again(cursor))
+
+        def effect(each: Any) -> None:
+            if isinstance(each, Delivered):
+                found.extend(entry.payload for entry in each.entries)
+            else:
+                self._out.append(each)
+
+        part = self._parts.add(reader, cursor.ledger, completed, effect=effect)
+        part.inputs.append(ReadRange("last", last, last))
+
+    def _took(self, cursor: _Cursor, data: bytes) -> None:
+        try:
+            cursor.state = decode_cursor(data).state
+        except InvalidLogError as error:
+            cursor.note = f"entry of its ledger {cursor.ledger}: {error}"
+        self._is_read(cursor)
+
+    def _is_read(self, cursor: _Cursor) -> None:
+        """Its state is known. Its ledger is closed: what comes next is stored in another one."""
+        cursor.is_loaded = True
+        if self._is_listed:
+            self._loaded()
+
+    def _loaded(self) -> None:
+        if not self.is_loaded:
+            return
+        info = self._info
+        for cursor in self._cursors.values():
+            wrong = cursor.state.fit(info, self._end_of(info))
+            cursor.note = wrong or cursor.note
+            cursor.stored_mark = cursor.state.mark
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            self._ask(each)
+        self._owner.cursors_are_loaded()
+
+    @staticmethod
+    def _end_of(info: LogInfo) -> Position:
+        """The last entry that a cursor may have consumed: the open ledger is new, and empty."""
+        return Position(info.open_ledger.id, NONE) if info.open_ledger is not None else info.last
+
+    # ------------------------------------------------------------------------------------------------------------ ends
+
+    def leave(self) -> Steps[None]:
+        """A clean close: states into znodes, if they fit; their ledgers go."""
+        left: list[tuple[int, Part | None]] = []
+        for cursor in list(self._cursors.values()):
+            fits = len(cursor.state.lowest(ZNODE_RANGES_MAX + 1)) <= ZNODE_RANGES_MAX
+            is_stored = cursor.moves == cursor.stored and cursor.ledger == NONE
+            if not cursor.is_loaded or is_stored or not fits:
+                continue
+            old, part = cursor.ledger, cursor.part
+            cursor.sending = cursor.moves, cursor.state.mark
+            if (yield from self._set(cursor, NONE)):
+                self._stored(cursor)
+                if part is not None:
+                    part.inputs.append(Close("close", is_draining=False))
+                left.append((old, part))
+        for _ in range(LEAVE_TRIES_MAX):
+            if not any(part is not None and self._parts.has(part) for _, part in left):
+                break
+            yield Pause(LEAVE_MS)
+        for ledger, _ in left:
+            yield from delete_if_closed(self._owner.root, ledger)
+
+    def _begin_again(self) -> None:
+        """What was being stored is stored again."""
+        for cursor in self._cursors.values():
+            if cursor.sending is not None and (cursor.part is None or cursor.is_switching):
+                cursor.sending = None
+                cursor.due_ms = 0
+            if not cursor.is_loaded:
+                self._handlers.offer(f"recover {cursor.name}", partial(self._again, cursor))
+
+    def end(self, reason: LogReason) -> None:
+        """Nothing is stored from now on."""
+        for cursor in self._cursors.values():
+            if cursor.part is not None:
+                cursor.part.inputs.append(Abandon())
+            self._out.extend(Completed(token, Failed(reason)) for _, token in cursor.flushes)
+            cursor.flushes = []
+        waiting, self._waiting = self._waiting, []
+        self._out.extend(Completed(each.token, Failed(reason)) for each in waiting)
