@@ -129,7 +129,7 @@ class MemberMessages:
     def answer_ping(self, effect: fx.AnswerPing) -> None:
         """Tell the leader, or a master, that this learner is alive, and which sessions it has heard from."""
         if self._applier.is_between_states and self._serving.is_on:
-            self._sessions.touch_all(self._clock.now)
+            self._sessions.touches.touch_all(self._clock.now)
         self._tell(effect.link)
         self._trees.check.ask_leader()
 
@@ -139,10 +139,10 @@ class MemberMessages:
         if link is not None:
             self._tell(link)
         else:
-            self._sessions.drop_untold()
+            self._sessions.touches.drop_untold()
 
     def _tell(self, link: Link) -> None:
-        applied, touched = self._applier.applied, self._sessions.take_touches()
+        applied, touched = self._applier.applied, self._sessions.touches.take()
         digest = self._applier.digests.at(applied)
         self._outbox.send(link, msg.Ping(applied, applied, digest, touched, self._peer.is_low))
 
@@ -194,7 +194,7 @@ class MemberMessages:
         if self._peer.leading is None:
             self._relay.on_ping(route[0], message)
             return
-        self._sessions.learner_touched(message.touched, self._clock.now)
+        self._sessions.touches.learner_touched(message.touched, self._clock.now)
         self._trees.on_ping(sid, message)  # this may end the role
 
     # ------------------------------------------------------------------------------------------------------ a learner

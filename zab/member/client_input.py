@@ -129,7 +129,7 @@ class ClientInput:
         if connection.stage is Stage.SERVED:
             waits = bool(connection.pending)
             if self._clock.now >= connection.touched_until:
-                self._sessions.touch(connection, self._clock.now)
+                self._sessions.touches.touch(connection, self._clock.now)
             self._receive(connection, frames)
             if waits and self._limits.is_loaded(
                 self._processor.waiting.outstanding_count, self._intake.is_stalled and not self._intake.passes_small

@@ -142,9 +142,8 @@ class Member:
         schedule = schedule_of(config, recovered)
         self.processor = Processor(self.state, self.sessions, schedule, newest_time_of(recovered))
         self.throttle = RequestThrottle.of(config.request_throttle, self.clients, metrics, self.processor)
-        self.limits = Limits(
-            *(self.state, self.throttle, self.processor.intake, self.sessions.touch, len(peer.quorum.voters), now)
-        )
+        touch, voter_count = self.sessions.touches.touch, len(peer.quorum.voters)
+        self.limits = Limits(self.state, self.throttle, self.processor.intake, touch, voter_count, now)
         self.times = Times(metrics, now)
         self.questions = Questions()
         self.heir = Heir()
@@ -230,7 +229,7 @@ class Member:
         if self.heir.awaited is not None and self.heir.is_due(applier.applied):
             # It was answered in the turn before this one.
             driver.tell(ev.HandOver(self.heir.take()))
-        if self.sessions.has_untold:
+        if self.sessions.touches.has_untold:
             self.messages.tell_touched()
         if not applier.is_between_states:
             self.clients.dirty.clear()
@@ -283,7 +282,7 @@ class Member:
         waiting = processor.waiting
         answers = waiting.answering or waiting.choked or processor.overdue or processor.change_feed.ready
         forgets = processor.leaving or self.clients.ending or self.limits.full or self.throttle is not None
-        tells = self.state.event_sender.waiting or self.sessions.has_untold or self.heir.awaited is not None
+        tells = self.state.event_sender.waiting or self.sessions.touches.has_untold or self.heir.awaited is not None
         counts = self.state.tree.quota_sums.is_due
         self.may_have_more = bool(applies or answers or forgets or tells or counts)
         self.peer.invariants()
@@ -306,7 +305,7 @@ class Member:
         is_answering = bool(waiting.answering or processor.overdue or processor.change_feed.ready)
         is_unchoked = bool(waiting.choked) and waiting.is_any_unchoked
         is_released = (bool(limits.full) or self.throttle is not None) and limits.is_any_with_room_again
-        is_any = applies or is_answering or is_unchoked or is_leaving or is_released or self.sessions.has_untold
+        is_any = applies or is_answering or is_unchoked or is_leaving or is_released or self.sessions.touches.has_untold
         is_sending = bool(self.state.event_sender.waiting)
         is_counting = self.state.tree.quota_sums.is_due
         return is_any or is_sending or is_counting or processor.proposing.is_due or self.heir.is_due(applier.applied)
@@ -365,7 +364,7 @@ class Member:
         ]
         for message in waited if self.sessions.tracker is not None else ():
             if isinstance(message, msg.Ping):
-                self.sessions.learner_touched(message.touched, self.clock.now)
+                self.sessions.touches.learner_touched(message.touched, self.clock.now)
         self._dropped.clear()
 
     def _on_memberships_changed(self, effect: fx.MembershipsChanged) -> None:

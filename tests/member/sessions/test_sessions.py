@@ -17,7 +17,7 @@ from tests.rigs.direct.members import TICK_MS, Ensemble, Server
 from zab.jute.handshake import ConnectRequest
 from zab.member.requests import forwarding
 from zab.member.requests.forwarding import writes_of
-from zab.member.sessions.sessions import TOUCHED_COUNT_MAX
+from zab.member.sessions.touches import TOUCHED_COUNT_MAX
 from zab.protocol import events as ev
 from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg
@@ -445,8 +445,8 @@ def test_a_session_that_is_touched_is_not_touched_again_for_each_request(role: s
     server = getattr(ensemble, role)
     client = ensemble.session(server)
     sessions, touched = server.member.sessions, []
-    touch = sessions.touch
-    sessions.touch = lambda connection, now: (touched.append(now), touch(connection, now))
+    touch = sessions.touches.touch
+    sessions.touches.touch = lambda connection, now: (touched.append(now), touch(connection, now))
     for _ in range(50):
         ensemble.advance(100)
         ensemble.do(client, client.get(b"/"), client.get(b"/"))
@@ -457,9 +457,9 @@ def _said_of(ensemble: Ensemble, role: str, client: Client) -> None:
     """A report that was late: the client had a shorter timeout on the connection that it left."""
     member, row = getattr(ensemble, role).member, [client.connection.session, 4_000]
     if role == "leader":
-        member.sessions.learner_touched([row], ensemble.now)
+        member.sessions.touches.learner_touched([row], ensemble.now)
     else:
-        member.sessions.touched_elsewhere([row])
+        member.sessions.touches.touched_elsewhere([row])
 
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
@@ -536,7 +536,7 @@ def test_all_sessions_are_touched_with_the_same_calls_however_many_there_are() -
         gc.disable()  # What is collected may be of another test, and call its finalizers.
         sys.setprofile(lambda _frame, event, _arg: found.append(event == "call"))
         try:
-            member.sessions.touch_all(ensemble.now)
+            member.sessions.touches.touch_all(ensemble.now)
         finally:
             sys.setprofile(None)
             gc.enable()
@@ -546,7 +546,7 @@ def test_all_sessions_are_touched_with_the_same_calls_however_many_there_are() -
     before = calls()
     clients += [ensemble.session(ensemble.follower) for _ in range(50)]
     assert calls() == before
-    assert set(member.sessions._touches.drain(100)) == {client.connection.session for client in clients}
+    assert set(member.sessions.touches._table.drain(100)) == {client.connection.session for client in clients}
 
 
 @pytest.mark.parametrize("more", [0, 1, 30_000])
@@ -554,14 +554,14 @@ def test_learner_tells_of_any_number_of_touched_sessions_over_as_many_turns(more
     """At once: what waited for the next ping could come too late."""
     ensemble = Ensemble(3)
     leader, learner = ensemble.leader, ensemble.follower
-    touches = learner.member.sessions._touches
+    touches = learner.member.sessions.touches._table
     touches.drain(1)
     touched = {SessionId(number): 4_000 + number for number in range(TOUCHED_COUNT_MAX + more)}
     for session, timeout_ms in touched.items():
         touches.touch(session, timeout_ms)
     ensemble.sent.clear()
     heard: dict[int, int] = {}
-    leader.member.sessions.learner_touched = lambda rows, _now: heard.update(rows)  # type: ignore[method-assign]
+    leader.member.sessions.touches.learner_touched = lambda rows, _now: heard.update(rows)  # type: ignore[method-assign]
     link = next(link for link, sid in leader.member.peer.learners.items() if sid == learner.sid)
     learner.answers.append(ev.MessageReceived(link, msg.Ping(0, 0, 0, [], False)))
     counts = [len(touches)]

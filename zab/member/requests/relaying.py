@@ -31,7 +31,7 @@ class Relay:
 
     def on_ping(self, link: Link, message: msg.Ping) -> None:
         """Handle an observer's answer to its master's ping."""
-        self._sessions.touched_elsewhere(message.touched)
+        self._sessions.touches.touched_elsewhere(message.touched)
         own = self._digests.find(message.applied)
         if own not in (None, message.digest) and self._peer.link_to_leader is not None:
             suspicion = mmsg.Suspect(Zxid(message.applied), message.digest)

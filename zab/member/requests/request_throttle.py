@@ -129,7 +129,7 @@ class RequestThrottle:
             self._waiting[connection] = frames
         else:
             self._clients.release(connection, Hold.THROTTLED)
-        self._processor.sessions.touch(connection, now)
+        self._processor.sessions.touches.touch(connection, now)
         limit_ms = self._settings.throttled_op_wait_time_ms
         if 0 < limit_ms < now - since and len(frame) >= _HEADER.size:
             xid, opcode = _HEADER.unpack_from(frame)

@@ -31,12 +31,9 @@ Owners: the leader knows the server to which each session is attached. A write t
 SESSIONMOVED, which ends that connection without a reply. After a new leader started, a session without an owner goes to
 the first server that asks for it.
 
-Liveness: all input of a connection touches its session, unless it is touched already (`touched_until`): on the leader
-and for local sessions, for as long as it stays in its expiration bucket; on a learner, until it is reported. Whoever
-else touches the session ends that. The leader keeps the time; a learner reports touched sessions in its answer to each
-ping, and in the next turns if there are too many for one message. A session ends
-only by a committed closeSession: of its client, or of the leader when no input of the session was processed for its
-whole timeout (G1 expiry last).
+Liveness: the leader keeps the time, and touches (`touches`) postpone the end of a session. A session ends only by a
+committed closeSession: of its client, or of the leader when no input of the session was processed for its whole timeout
+(G1 expiry last).
 
 Ids are made here without asking; the leader refuses an id that exists, and then another one is tried (G3 session ids).
 The top byte of an id names the server, so that no server takes the answer to another server's createSession for its
@@ -64,12 +61,13 @@ from session.identity import (
     password,
     valid_password,
 )
-from session.tracker import Admission, SessionTracker, TouchTable
+from session.tracker import Admission, SessionTracker
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.member.clients.audit import Auditor
-from zab.member.clients.connection import NEVER, ClientConnection, Clients, Closing, Hold, Stage
+from zab.member.clients.connection import ClientConnection, Clients, Closing, Hold, Stage
 from zab.member.clients.connection_throttle import ConnectionThrottle
 from zab.member.sessions.local_sessions import LocalSessions
+from zab.member.sessions.touches import Touches
 from zab.member.settings.config import Config
 from zab.member.state.metrics import Metrics
 from zab.protocol import member_message as mmsg
@@ -80,8 +78,6 @@ from zab.wire.frames import frame
 SAID_OVER_COUNT_MAX: Final = 65_536
 """How many local sessions the leader remembers as over: requests of theirs may still arrive for as long as a link may
 be silent."""
-TOUCHED_COUNT_MAX: Final = 4096
-"""How many touched sessions a message to the leader has, and a turn sends: they are read in a few milliseconds."""
 
 _CREATE_SESSION = int(OpCode.CREATE_SESSION)
 _CLOSE_SESSION = int(OpCode.CLOSE_SESSION)
@@ -124,9 +120,7 @@ class Sessions:
         """On the leader: unknown sessions that moved to a server that had not created them, and that it has declared
         over. If such a session was local, requests still on the way from its own server are refused, even the one that
         makes it global."""
-        self._touches = TouchTable()
-        self.has_untold = False
-        """Whether a learner that has answered a ping has more touched sessions to report in the next turns."""
+        self.touches = Touches(clients, self.local)
         self._asking: dict[int, ClientConnection] = {}
         """The connections whose sessions the leader was asked about: id → connection."""
         self.wanted: list[tuple[SessionId, int]] = []
@@ -169,13 +163,13 @@ class Sessions:
         """Serve as leader: give every session of the tree (id -> timeout in ms) its full timeout from now on."""
         self.tracker = SessionTracker(self._config.timing.tick_time_ms, now)
         self.tracker.restart(sessions, now)
+        self.touches.lead(self.tracker)
 
     def drop_role(self) -> None:
         """Drop what is under way: none of it goes to the next leader (G2 former roles)."""
         self.tracker = None
         self.said_over.clear()
-        self._touches = TouchTable()
-        self.has_untold = False
+        self.touches.drop_role()
         assert not self.wanted, "taken at the end of each turn"
         self.revalidations.clear()
         self._asking.clear()
@@ -430,60 +424,7 @@ class Sessions:
         """Take the sessions that were silent for their whole timeout; each is closing from now on (G1 expiry last)."""
         return self.tracker.expired(now) if self.tracker is not None else []
 
-    def learner_touched(self, rows: list[list[Any]], now: int) -> None:
-        """Touch the sessions that a learner has heard from: rows of session and timeout (ms), as received."""
-        assert self.tracker is not None
-        by_session = self._clients.by_session
-        for session, timeout_ms in rows:
-            self.tracker.touch(session, max(0, timeout_ms), now)
-            if session in by_session:
-                by_session[session].touched_until = 0
-
     # ------------------------------------------------------------------------------------------------- on every member
-
-    def touch(self, connection: ClientConnection, now: int) -> None:
-        """Touch the session of a connection that has sent something."""
-        tracker = self.local if connection.is_local else self.tracker
-        if tracker is not None:
-            connection.touched_until = tracker.touch(connection.session, connection.timeout_ms, now)
-        else:
-            self._touches.touch(connection.session, connection.timeout_ms)
-            connection.touched_until = NEVER
-
-    def touched_elsewhere(self, rows: list[list[Any]]) -> None:
-        """Touch the sessions that an observer of this master has heard from: they are reported to the leader with the
-        others."""
-        by_session = self._clients.by_session
-        for session, timeout_ms in rows:
-            self._touches.touch(session, max(0, timeout_ms))
-            if session in by_session:
-                by_session[session].touched_until = 0
-
-    def touch_all(self, now: int) -> None:
-        """Touch all sessions, since no client was read from for a while."""
-        served = [
-            connection
-            for connection in self._clients.by_session.values()
-            if connection.stage is _SERVED and not connection.closing
-        ]
-        if self.tracker is None:
-            self._touches.touch_all({each.session: each.timeout_ms for each in served if not each.is_local})
-            served = [connection for connection in served if connection.is_local]
-        for connection in served:
-            self.touch(connection, now)
-
-    def take_touches(self) -> list[list[int]]:
-        """Take the rows of session and timeout (ms) for one message to the leader."""
-        touched, by_session = self._touches.drain(TOUCHED_COUNT_MAX), self._clients.by_session
-        for session in touched:
-            if session in by_session:
-                by_session[session].touched_until = 0
-        self.has_untold = bool(self._touches)
-        return list(map(list, touched.items()))
-
-    def drop_untold(self) -> None:
-        """Report nothing more: there is no leader."""
-        self.has_untold = False
 
     def forget(self, connection: ClientConnection) -> None:
         """Forget a connection that is gone: a verdict on it is ignored."""
@@ -498,7 +439,6 @@ class Sessions:
             self._clients.close(connection, Closing.FLUSHED)
 
 
-_SERVED = Stage.SERVED
 _ADMITTED = Admission.ADMITTED
 _REFUSALS = {
     Admission.EXPIRED: int(ErrorCode.SESSIONEXPIRED),
