@@ -25,10 +25,10 @@ from kafka.admin import ResourceType as KafkaResourceType
 from kafka.errors import ClusterAuthorizationFailedError
 
 from tests.rigs.kafka_broker import KafkaBroker, kafka_broker, kafka_brokers
+from tests.rigs.waiting import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-PATIENCE_SECONDS = 30.0
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 AUTHORIZER = "authorizer.class.name=kafka.security.authorizer.AclAuthorizer"
 SETTINGS = [

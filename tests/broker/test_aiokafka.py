@@ -13,10 +13,10 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPa
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 
 from tests.rigs.kafka_broker import KafkaBroker
+from tests.rigs.waiting import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-PATIENCE_SECONDS = 30.0
 CODECS = [None, "gzip", "snappy", "lz4", "zstd"]
 
 

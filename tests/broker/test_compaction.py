@@ -11,10 +11,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.rigs.kafka_broker import KafkaBroker, kafka_broker
+from tests.rigs.waiting import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.process, pytest.mark.long]
 
-PATIENCE_SECONDS = 60.0
 KEYS = 20
 CONFIG = {"cleanup.policy": "compact", "segment.bytes": "20000", "flush.mode": "batch"}
 

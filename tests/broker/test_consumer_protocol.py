@@ -13,10 +13,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.rigs.kafka_broker import KafkaBroker, kafka_broker
+from tests.rigs.waiting import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-PATIENCE_SECONDS = 30.0
 SETTINGS = ("group.consumer.heartbeat.interval.ms=100", "group.consumer.session.timeout.ms=3000")
 
 

@@ -16,7 +16,7 @@ from tests.rigs.certificates import Certificates, client_store_lines
 from tests.rigs.kafka_broker import KafkaBroker
 from tests.rigs.login_files import digest_section, private_file
 from tests.rigs.processes import ended
-from tests.rigs.waiting import until
+from tests.rigs.waiting import PATIENCE_SECONDS, until
 from tests.rigs.zab_server import zab_servers
 from zab.client import Acl, NoAuthError, Permission, SaslLogin, connect
 from zab.testing.kit.ports import HOST, free_ports
@@ -25,7 +25,6 @@ __all__ = ["run"]
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-PATIENCE_SECONDS = 60.0
 PASSWORD = "open sesame"
 BY_BROKERS = Acl(Permission.ALL, "sasl", "kafka")
 BY_ALL = Acl(Permission.READ, "world", "anyone")

@@ -15,11 +15,10 @@ from confluent_kafka import Producer
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.rigs.kafka_broker import KafkaBroker, kafka_broker
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.testing.kit.ports import HOST, free_ports
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
-
-PATIENCE_SECONDS = 30.0
 
 
 @attrs.frozen

@@ -14,12 +14,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.rigs.certificates import Certificates
 from tests.rigs.kafka_broker import KafkaBroker, kafka_brokers
-from tests.rigs.waiting import until
+from tests.rigs.waiting import PATIENCE_SECONDS, until
 from zab.testing.kit.ports import HOST
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-PATIENCE_SECONDS = 60.0
 TOPIC = "copied"
 REFUSED = "link is refused"
 _LISTENS = re.compile(r"REPLICATION://127\.0\.0\.1:(\d+)")

@@ -11,10 +11,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.rigs.kafka_broker import KafkaBroker
+from tests.rigs.waiting import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-PATIENCE_SECONDS = 60.0
 END: dict[str, Callable[[KafkaBroker], object]] = {"stopped": KafkaBroker.stop, "killed": KafkaBroker.kill}
 
 

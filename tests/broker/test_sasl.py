@@ -25,11 +25,11 @@ from kafka.errors import KafkaError
 from tests.rigs.asyncio_program import run_asyncio
 from tests.rigs.certificates import Certificates
 from tests.rigs.kafka_broker import KafkaBroker, kafka_broker
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.testing.kit.ports import HOST
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-PATIENCE_SECONDS = 30.0
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 NAME, PASSWORD = "alice", "open, sesame=1"

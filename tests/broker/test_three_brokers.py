@@ -13,10 +13,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.rigs.kafka_broker import KafkaBroker, kafka_brokers
+from tests.rigs.waiting import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-PATIENCE_SECONDS = 60.0
 QUICK = {"reconnect.backoff.max.ms": 100, "topic.metadata.refresh.interval.ms": 500, "log_level": 0}
 SETTINGS = ("replica.lag.time.max.ms=1000", "replica.fetch.backoff.ms=100")
 

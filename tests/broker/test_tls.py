@@ -21,11 +21,11 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from tests.rigs.asyncio_program import run_asyncio
 from tests.rigs.certificates import Certificates
 from tests.rigs.kafka_broker import KafkaBroker, kafka_broker
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.testing.kit.ports import HOST
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-PATIENCE_SECONDS = 30.0
 BATCH_BYTES = 20_000
 
 

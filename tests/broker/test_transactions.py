@@ -16,10 +16,10 @@ from kafka import TopicPartition as PythonTopicPartition
 from kafka.structs import OffsetAndMetadata
 
 from tests.rigs.kafka_broker import KafkaBroker
+from tests.rigs.waiting import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-PATIENCE_SECONDS = 60.0
 QUICK = {"reconnect.backoff.max.ms": 100, "retry.backoff.ms": 10, "retry.backoff.max.ms": 100, "log_level": 0}
 
 

@@ -14,9 +14,6 @@ import pytest
 
 from zab.cli.main import main
 
-PATIENCE_SECONDS = 60
-"""For a process that is told to end."""
-
 
 @contextlib.contextmanager
 def started(*words: str) -> Iterator[subprocess.Popen[str]]:

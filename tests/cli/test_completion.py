@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.cli.commands import PATIENCE_SECONDS, Run, run
+from tests.cli.commands import Run, run
 from tests.client.running import running
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.cli.commands import COMMANDS
 from zab.cli.completion import LINE_VARIABLE, SHELL_VARIABLE, candidates
 from zab.cli.unfinished_line import IN_SHELLS, split_line

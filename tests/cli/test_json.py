@@ -18,7 +18,7 @@ import typer
 
 from datatree.record import Txn
 from datatree.zookeeper.log import LOG_HEADER, encode_record
-from tests.cli.commands import PATIENCE_SECONDS, Run, leaves, run, started
+from tests.cli.commands import Run, leaves, run, started
 from tests.cli.files.damaged_files import lived
 from tests.cli.files.member_files import RARE
 from tests.cli.json_page import FIELDS, PAGE, check, check_values, table
@@ -26,6 +26,7 @@ from tests.cli.servers.journal_lines import client_port
 from tests.client.running import running
 from tests.datatree.histories import snapshot
 from tests.datatree.zookeeper.histories import history
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.cli.commands import COMMANDS
 from zab.cli.json_form import acl_entry, data_fields, hexadecimal, owner_or_none, time_text
 from zab.cli.servers.local_ensemble import LocalEnsemble

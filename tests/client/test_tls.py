@@ -16,11 +16,11 @@ from trio.testing import MockClock
 
 from tests.client.scripted import ConnectionEndedError, Peer
 from tests.rigs.certificates import Certificates, server_context
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.client import ConnectionLossError, NotConnectedError, Settings, TlsError, connect
 from zab.client.core.hosts import Host
 from zab.testing.kit.ports import free_ports
 
-PATIENCE_SECONDS = 60
 QUICK = Settings(session_timeout_ms=2_000)
 Served = Callable[[trio.abc.Stream], Awaitable[None]]
 

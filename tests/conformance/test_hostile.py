@@ -24,7 +24,6 @@ from tests.conformance.cases import CASES
 from tests.conformance.conftest import CONFIGURATION
 from tests.conformance.exchange import Frames
 from tests.conformance.wire import (
-    PATIENCE_SECONDS,
     ConnectionClosedError,
     SilentError,
     Wire,
@@ -44,6 +43,7 @@ from tests.conformance.wire import (
     text,
     vector,
 )
+from tests.rigs.waiting import PATIENCE_SECONDS
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, four_letter_word
 

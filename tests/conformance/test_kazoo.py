@@ -50,8 +50,8 @@ from tests.conformance.wire import (
     create,
     frame,
 )
-from tests.rigs.kazoo_client import PATIENCE_SECONDS, Recorder, kazoo_client
-from tests.rigs.waiting import until
+from tests.rigs.kazoo_client import Recorder, kazoo_client
+from tests.rigs.waiting import PATIENCE_SECONDS, until
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember
 
 CREATED, DELETED = 1, 2

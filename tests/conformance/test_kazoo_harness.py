@@ -25,7 +25,7 @@ from kazoo.security import make_acl, make_digest_acl
 from tests.rigs.certificates import Certificates
 from tests.rigs.java_key_stores import key_entry_of, trusted_entries_of, written
 from tests.rigs.kazoo_harness import java_of_the_page
-from tests.rigs.waiting import until
+from tests.rigs.waiting import PATIENCE_SECONDS, until
 from tests.rigs.zookeeper_server import four_letter_word
 from zab.testing.kit.ports import free_ports
 
@@ -37,7 +37,6 @@ pytestmark = [
 ]
 
 SIZE = 3
-PATIENCE_SECONDS = 60.0
 PASSWORD = "apassword"
 """The harness's, in its zoo.cfg."""
 # Those of `kazoo.testing.harness`.

@@ -19,8 +19,7 @@ from kazoo.protocol.states import ZnodeStat
 
 from tests.rigs.in_process import members_here
 from tests.rigs.kazoo_client import kazoo_client
-
-PATIENCE_SECONDS = 60.0
+from tests.rigs.waiting import PATIENCE_SECONDS
 
 
 @attrs.frozen

@@ -14,6 +14,7 @@ import pytest
 
 from tests.conformance.wire import WHO_AM_I, ConnectionClosedError, Request, Wire, create, text
 from tests.rigs.kdc import Realm, kdc, why_missing
+from tests.rigs.waiting import PATIENCE_SECONDS
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, zookeeper_main
 
@@ -26,7 +27,6 @@ pytestmark = [
 SERVICE = "zookeeper/localhost"
 SASL = 102
 AUTHFAILED, REQUIRED = -115, -124
-PATIENCE_SECONDS = 60.0
 JAAS = """
 Server {{
     com.sun.security.auth.module.Krb5LoginModule required

@@ -27,7 +27,6 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 LINES: dict[str, str | int] = {"tickTime": 500, "initLimit": 20, "syncLimit": 4, "localSessionsEnabled": "true"}
 """ZooKeeper's mode needs local sessions."""
-PATIENCE_SECONDS = 60.0
 
 
 @contextmanager

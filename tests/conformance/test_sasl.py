@@ -31,7 +31,7 @@ from tests.conformance.wire import (
     text,
 )
 from tests.rigs.in_process import members_here
-from tests.rigs.waiting import until
+from tests.rigs.waiting import PATIENCE_SECONDS, until
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, four_letter_word, zookeeper, zookeeper_main
 from zab.wire.login.digest_md5 import respond
@@ -54,7 +54,6 @@ Client {
 ZOOKEEPERS = "org.apache.zookeeper.server.auth."
 EXISTS, GET_ACL, SASL = 3, 6, 102
 STAT_BYTES = 68
-PATIENCE_SECONDS = 60.0
 
 PLAIN: Mapping[str, str | int] = {"authProvider.1": f"{ZOOKEEPERS}SASLAuthenticationProvider"}
 REQUIRED = {**PLAIN, "sessionRequireClientSASLAuth": "true"}

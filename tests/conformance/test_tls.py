@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 from kazoo.security import make_acl
 
-from tests.rigs.waiting import until
+from tests.rigs.waiting import PATIENCE_SECONDS, until
 from tests.rigs.zab_server import zab_over_tls, zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, run_tool
 
@@ -29,7 +29,6 @@ pytestmark = [
 
 SECURE_PORT = "2281"
 FAILED = "TLS handshake failed -> connection is closed"
-PATIENCE_SECONDS = 60.0
 PASSWORD = "bob's"
 JAAS = """
 Client {

@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
+from tests.rigs.waiting import PATIENCE_SECONDS
+
 PING, AUTH, CLOSE = 11, 100, -11
 NOTIFICATION_XID, PING_XID, AUTH_XID = -1, -2, -4
-PATIENCE_SECONDS = 30.0
 
 Request = tuple[int, bytes]
 """Opcode and body."""

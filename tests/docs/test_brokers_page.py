@@ -13,6 +13,7 @@ from threading import Timer
 import pytest
 
 from tests.docs.page_steps import steps
+from tests.rigs.waiting import PATIENCE_SECONDS
 from tests.tidy.sources import ROOT
 from zab.cli.servers.local_ensemble import BROKER_HTTP_OFFSET, OFFSETS
 from zab.testing.kit.ports import free_ports, free_ports_in_a_row
@@ -20,7 +21,6 @@ from zab.testing.kit.ports import free_ports, free_ports_in_a_row
 pytestmark = [pytest.mark.process, pytest.mark.long]
 
 PAGES = ROOT / "docs"
-SECONDS = 120
 END = "the command has ended with "
 BLOCK = re.compile(r"```(console|properties|python)\n(.*?)```\n(?:```\n(.*?)```\n)?", re.S)
 
@@ -67,7 +67,7 @@ class Reader:
         assert self._shell.stdout is not None
         self._shell.stdin.write(f"{{ {command}\n}} < /dev/null; echo {END}$?\n".encode())
         self._shell.stdin.flush()
-        too_late = Timer(SECONDS, self._shell.kill)
+        too_late = Timer(PATIENCE_SECONDS, self._shell.kill)
         too_late.start()
         printed = ""
         try:
@@ -87,7 +87,7 @@ class Reader:
             [sys.executable, "-c", self.here(program)],
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=PATIENCE_SECONDS,
             cwd=self.directory,
             env=self._environment,
             check=False,
@@ -96,7 +96,7 @@ class Reader:
         return done.stdout
 
     def end(self) -> None:
-        self._shell.communicate(b"kill $(jobs -p); wait\n", SECONDS)
+        self._shell.communicate(b"kill $(jobs -p); wait\n", PATIENCE_SECONDS)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from threading import Timer
 
 import pytest
 
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.testing.kit.ports import free_ports
 
 pytestmark = [pytest.mark.process, pytest.mark.long]
@@ -20,7 +21,6 @@ pytestmark = [pytest.mark.process, pytest.mark.long]
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 NAMES = ("reconfigure", "upgrade", "troubleshoot")
 RECONFIGURATION, ROLLING, TROUBLE = [(PAGES / f"{name}.md").read_text(encoding="utf-8") for name in NAMES]
-SECONDS = 120
 END = "the command has ended with "
 
 
@@ -41,7 +41,7 @@ class Machine:
         (directory / "common").write_text(self.here(lines))
         profiles = directory / ".config" / "zab" / "config.toml"
         profiles.parent.mkdir(parents=True)
-        profiles.write_text(f"[profiles.default]\nwait = {SECONDS}\n")
+        profiles.write_text(f"[profiles.default]\nwait = {PATIENCE_SECONDS:.0f}\n")
         self._said = directory / "said"
         with self._said.open("wb") as said:
             self._shell = subprocess.Popen(
@@ -72,7 +72,7 @@ class Machine:
         assert self._shell.stdout is not None
         self._shell.stdin.write(f"{{ {command}\n}} < /dev/null; echo {END}$?\n".encode())
         self._shell.stdin.flush()
-        too_late = Timer(SECONDS, self._shell.kill)
+        too_late = Timer(PATIENCE_SECONDS, self._shell.kill)
         too_late.start()
         try:
             printed = ""
@@ -86,7 +86,7 @@ class Machine:
         raise AssertionError((command, printed, self._said.read_text()))
 
     def end(self) -> None:
-        self._shell.communicate(b"kill $(jobs -p); wait\n", SECONDS)
+        self._shell.communicate(b"kill $(jobs -p); wait\n", PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize("page", [RECONFIGURATION, ROLLING, TROUBLE], ids=NAMES)

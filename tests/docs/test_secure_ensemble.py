@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.rigs.processes import ended
+from tests.rigs.waiting import PATIENCE_SECONDS
 from tests.rigs.zab_server import member_of_lines
 from tests.rigs.zookeeper_server import ZooKeeperMember
 from zab.testing.kit.ports import free_ports
@@ -27,7 +28,6 @@ pytestmark = pytest.mark.process
 
 HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
 PASSWORD = "opensesame"
-SECONDS = 120
 REFUSED, NOT_REACHED = 1, 3
 """Exit codes."""
 
@@ -50,7 +50,7 @@ class Newcomer:
             capture_output=True,
             text=True,
             input=said,
-            timeout=SECONDS,
+            timeout=PATIENCE_SECONDS,
             cwd=self.directory,
             env={**os.environ, "ZAB_CONFIG": str(self.file)},
             check=False,

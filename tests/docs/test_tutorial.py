@@ -15,6 +15,7 @@ import pytest
 
 from tests.docs.page_steps import steps
 from tests.rigs.local_ensemble import local_ensemble
+from tests.rigs.waiting import PATIENCE_SECONDS
 from tests.tidy.sources import ROOT
 from zab.cli.main import main
 
@@ -30,7 +31,6 @@ ENSEMBLE, CLIENT, TEST, KAFKA_TEST, REPORT = [
 ]
 HOSTS = "127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183"
 SETS_UP = ("make ", ". ", "pip ", "pytest ")
-SECONDS = 120
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def run(words: list[str], hosts: str, directory: Path) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=SECONDS,
+        timeout=PATIENCE_SECONDS,
         cwd=directory,
         env={**os.environ, "ZAB_HOSTS": hosts, "PATH": path},
         check=False,
@@ -97,7 +97,7 @@ def test_the_tests_of_the_first_tests_pass(pytester: pytest.Pytester, page: str,
     # kafka-python uses what is deprecated.
     pytester.makepyfile(test_first="\n\n".join(re.findall(r"```python\n(.*?)```", page, re.S)))
     arguments = ("-p", "no:cacheprovider", "-p", "no:xdist", "-p", "zab.testing.plugin", "-W", warnings)
-    pytester.runpytest_subprocess(*arguments, timeout=SECONDS).assert_outcomes(passed=count)
+    pytester.runpytest_subprocess(*arguments, timeout=PATIENCE_SECONDS).assert_outcomes(passed=count)
 
 
 @pytest.mark.spark

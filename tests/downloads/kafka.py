@@ -14,11 +14,11 @@ import pytest
 
 from tests.downloads.environments import cache, once
 from tests.rigs.quick_java import QUICK
+from tests.rigs.waiting import LONG_PATIENCE_SECONDS
 
 VERSION = "3.9.1"
 CLIENT_VERSIONS = (VERSION, "4.1.0")
 _DOWNLOAD_SECONDS = 1200.0
-_RUN_SECONDS = 120.0
 _POM = """
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -77,6 +77,6 @@ def jars(name: str, *artifacts: str) -> Path:
 def kafka_tool(main_class: str, *arguments: str) -> str:
     """What one of Kafka's tools prints, complaints included; it has to succeed."""
     command = ["java", "-Xmx256m", *QUICK, "-classpath", f"{kafka_jars()}/*", main_class, *arguments]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=_RUN_SECONDS, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=LONG_PATIENCE_SECONDS, check=False)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout + ran.stderr

@@ -11,6 +11,7 @@ import pytest
 
 from tests.downloads.kafka import jars
 from tests.rigs.quick_java import QUICK
+from tests.rigs.waiting import LONG_PATIENCE_SECONDS
 from zab.ledger.entries.digests import DigestType
 from zab.ledger.entries.envelope import Digest, Entry
 from zab.ledger.entries.ids import BookieId
@@ -47,7 +48,6 @@ pytestmark = [pytest.mark.downloads, pytest.mark.java, pytest.mark.process, pyte
 
 VERSION = "4.17.2"
 PROGRAM = Path(__file__).parent / "clients" / "BookKeeperCodecs.java"
-RUN_SECONDS = 120.0
 PASSWORDS = (b"", b"passwd", bytes(range(256)))
 DIGEST = Digest(DigestType.CRC32C, b"passwd")
 ENVELOPE = DIGEST.pack(Entry(1, 7, 6, 105, b"hello"))
@@ -63,7 +63,7 @@ def asked(lines: list[str]) -> list[str]:
     classes = jars(f"bookkeeper-server-{VERSION}", f"org.apache.bookkeeper:bookkeeper-server:{VERSION}")
     command = ["java", "-Xmx256m", *QUICK, "-classpath", f"{classes}/*", str(PROGRAM)]
     ran = subprocess.run(
-        command, input="\n".join(lines), capture_output=True, text=True, timeout=RUN_SECONDS, check=False
+        command, input="\n".join(lines), capture_output=True, text=True, timeout=LONG_PATIENCE_SECONDS, check=False
     )
     assert ran.returncode == 0, ran.stderr
     answers = [line[2:] for line in ran.stdout.splitlines() if line.startswith("> ")]

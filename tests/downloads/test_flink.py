@@ -10,13 +10,13 @@ import pytest
 
 from tests.downloads.kafka import jars
 from tests.rigs.quick_java import QUICK
+from tests.rigs.waiting import LONG_PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.downloads, pytest.mark.java, pytest.mark.process, pytest.mark.slow]
 
 VERSION = "2.2.1"
 CONNECTOR_VERSION = "5.0.0-2.2"
 PROGRAM = Path(__file__).parent / "clients" / "FlinkProgram.java"
-RUN_SECONDS = 240.0
 EXPECTED = ["failures: 1", "found: 1500 of 1500, complete true, repeated 0", "committed: 2", "states: 0"]
 
 
@@ -38,7 +38,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> str:
         ["javac", "-classpath", found, "-d", str(place), str(PROGRAM)],
         check=True,
         capture_output=True,
-        timeout=RUN_SECONDS,
+        timeout=LONG_PATIENCE_SECONDS,
     )
     return f"{place}:{found}"
 
@@ -50,7 +50,11 @@ def test_a_job_that_fails_once_copies_each_record_once(
     address = request.getfixturevalue(whose)
     options = ("-Xmx512m", *QUICK, "--add-opens", "java.base/java.util=ALL-UNNAMED", "-classpath", classes)
     ran = subprocess.run(
-        ["java", *options, "FlinkProgram", address], capture_output=True, text=True, timeout=RUN_SECONDS, check=False
+        ["java", *options, "FlinkProgram", address],
+        capture_output=True,
+        text=True,
+        timeout=LONG_PATIENCE_SECONDS,
+        check=False,
     )
     assert ran.returncode == 0, ran.stderr[-8000:]
     assert ran.stdout.splitlines() == EXPECTED

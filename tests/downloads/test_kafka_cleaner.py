@@ -15,6 +15,7 @@ from tests.downloads.kafka import kafka_jars
 from tests.partition.log.compaction import COMPACTED, compact, keyed
 from tests.partition.log.rig import DIRECTORY, NOW, Stored, marker
 from tests.rigs.quick_java import QUICK
+from tests.rigs.waiting import LONG_PATIENCE_SECONDS
 from zab.host.storage.disk import RealDisk
 from zab.partition.log.checkpoints import format_partition_metadata
 from zab.partition.log.files import Files
@@ -27,7 +28,6 @@ pytestmark = [pytest.mark.downloads, pytest.mark.java, pytest.mark.process, pyte
 
 PROGRAM = Path(__file__).parent / "clients" / "KafkaCleaner.java"
 DAY_MS = 86_400_000
-RUN_SECONDS = 120.0
 SMALL: dict[str, Any] = {**COMPACTED, "segment_bytes": 600}
 
 
@@ -80,7 +80,7 @@ def ours(root: Path, end: int, now: int) -> None:
 def theirs(root: Path, now: int) -> None:
     command = ["java", "-Xmx256m", *QUICK, "-classpath", f"{kafka_jars()}/*", str(PROGRAM)]
     command += [str(root / DIRECTORY), "0", str(now)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=LONG_PATIENCE_SECONDS, check=False)
     assert ran.returncode == 0, ran.stderr
 
 

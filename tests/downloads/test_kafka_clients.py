@@ -14,8 +14,9 @@ import pytest
 from tests.downloads.environments import cache
 from tests.downloads.kafka import CLIENT_VERSIONS, client_jars
 from tests.downloads.node import node, node_modules
-from tests.downloads.programs import PROGRAMS, RUN_SECONDS, lines_of
+from tests.downloads.programs import PROGRAMS, lines_of
 from tests.rigs.quick_java import QUICK
+from tests.rigs.waiting import LONG_PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.downloads, pytest.mark.java, pytest.mark.process, pytest.mark.slow]
 
@@ -67,7 +68,7 @@ def test_go(ours: str, theirs: str, tmp_path: Path, client: str) -> None:
         cwd=PROGRAMS / client,
         capture_output=True,
         text=True,
-        timeout=RUN_SECONDS,
+        timeout=LONG_PATIENCE_SECONDS,
         check=False,
         env=environment,
     )
@@ -92,7 +93,7 @@ def test_krafka(ours: str, theirs: str) -> None:
             cwd=PROGRAMS / "krafka",
             capture_output=True,
             text=True,
-            timeout=RUN_SECONDS,
+            timeout=LONG_PATIENCE_SECONDS,
             check=False,
         )
     except subprocess.TimeoutExpired as error:

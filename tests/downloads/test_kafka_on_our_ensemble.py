@@ -17,14 +17,13 @@ from kazoo.client import KazooClient
 
 from tests.downloads.kafka_brokers import RealBroker, addresses, real_brokers
 from tests.rigs.kazoo_client import kazoo_client
-from tests.rigs.waiting import until
+from tests.rigs.waiting import PATIENCE_SECONDS, until
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from zab.cli.files.segment_files import rows
 
 pytestmark = [pytest.mark.downloads, pytest.mark.java, pytest.mark.process, pytest.mark.slow]
 
-PATIENCE_SECONDS = 60.0
 WHERE = TopicPartition("events", 0)
 
 

@@ -12,11 +12,11 @@ import pytest
 from tests.downloads.kafka import kafka_jars
 from tests.downloads.shell_commands import COMMANDS
 from tests.rigs.quick_java import QUICK
+from tests.rigs.waiting import LONG_PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.downloads, pytest.mark.java, pytest.mark.process, pytest.mark.slow]
 
 PROGRAM = Path(__file__).parent / "clients" / "KafkaTools.java"
-RUN_SECONDS = 300.0
 TOOLS = {
     "acls": "kafka.admin.AclCommand",
     "configs": "kafka.admin.ConfigCommand",
@@ -55,7 +55,7 @@ def printed(address: str, directory: Path) -> list[list[str]]:
     """Each command and its lines, without what differs from run to run."""
     said = "".join("\t".join(command) + "\n" for command in commands(address, directory))
     java = ["java", "-Xmx256m", *QUICK, "-classpath", f"{kafka_jars()}/*", str(PROGRAM)]
-    ran = subprocess.run(java, input=said, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
+    ran = subprocess.run(java, input=said, capture_output=True, text=True, timeout=LONG_PATIENCE_SECONDS, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     found: list[list[str]] = []
     for line in ran.stdout.splitlines():

@@ -9,11 +9,11 @@ import pytest
 
 from tests.downloads.kafka import VERSION, stream_jars
 from tests.rigs.quick_java import QUICK
+from tests.rigs.waiting import LONG_PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.downloads, pytest.mark.java, pytest.mark.process, pytest.mark.slow]
 
 PROGRAM = Path(__file__).parent / "clients" / "KafkaStreamsProgram.java"
-RUN_SECONDS = 240.0
 RIGHT = "counts: 5600 of 5600, wrong 0"
 
 
@@ -23,7 +23,9 @@ def command(directory: Path, address: str) -> list[str]:
 
 
 def lines_of(directory: Path, address: str) -> list[str]:
-    ran = subprocess.run(command(directory, address), capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
+    ran = subprocess.run(
+        command(directory, address), capture_output=True, text=True, timeout=LONG_PATIENCE_SECONDS, check=False
+    )
     assert ran.returncode == 0, ran.stderr[-8000:]
     assert RIGHT in ran.stdout, ran.stdout + ran.stderr[-8000:]
     return ran.stdout.splitlines()

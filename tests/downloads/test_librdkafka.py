@@ -19,6 +19,7 @@ from tests.downloads.node import node
 from tests.downloads.programs import PROGRAMS, lines_of
 from tests.rigs.kafka_broker import kafka_brokers
 from tests.rigs.quick_java import QUICK
+from tests.rigs.waiting import LONG_PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.downloads, pytest.mark.java, pytest.mark.process, pytest.mark.long]
 
@@ -63,7 +64,6 @@ TOOLS = {
     "kafka-run-class.sh": "",
 }
 IN_PARALLEL = 8
-RUN_SECONDS = 150.0
 
 
 @frozen
@@ -102,7 +102,7 @@ class Runner:
                 env=environment,
                 stdout=file,
                 stderr=subprocess.STDOUT,
-                timeout=RUN_SECONDS,
+                timeout=LONG_PATIENCE_SECONDS,
                 check=False,
             )
         if not report.exists():

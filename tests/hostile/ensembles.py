@@ -28,7 +28,7 @@ import attrs
 
 from tests.hostile.raw import HOST, SECURED, shown, word
 from tests.rigs.certificates import Certificates, client_store_lines, quorum_store_lines
-from tests.rigs.waiting import until
+from tests.rigs.waiting import PATIENCE_SECONDS, until
 from tests.rigs.zab_server import servers, unstarted
 from zab.cli.servers.local_ensemble import OFFSETS
 from zab.host.files.secret_file import make_secret_file
@@ -43,7 +43,6 @@ DESCRIPTORS_MORE_MAX = 2
 """A log file that was rolled meanwhile, and the one that is made ready for after it."""
 THREADS_MORE_MAX = 6
 """Worker threads that wait for more work: trio keeps them for a while."""
-SECONDS_MAX = 60.0
 
 
 @attrs.define
@@ -227,7 +226,7 @@ def by_command(directory: Path) -> Iterator[Target]:
                 yield Target(members, process)
         finally:
             parent.send_signal(signal.SIGTERM)
-            parent.wait(SECONDS_MAX)
+            parent.wait(PATIENCE_SECONDS)
 
 
 @contextlib.contextmanager

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from datatree.requests import OPEN_ACL, Create, PathVersion, SetData
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.wire.frames import frame
 
 HOST = "127.0.0.1"
-PATIENCE_SECONDS = 60.0
 RESET = struct.pack("ii", 1, 0)
 
 SECURED: dict[int, ssl.SSLContext] = {}

@@ -15,19 +15,8 @@ import pytest
 
 from datatree.requests import AddAuth
 from tests.hostile.ensembles import Attacked, Target
-from tests.hostile.raw import (
-    PATIENCE_SECONDS,
-    Client,
-    Frames,
-    clients,
-    connect,
-    is_closed_by_the_other,
-    reset,
-    say,
-    text,
-    word,
-)
-from tests.rigs.waiting import until
+from tests.hostile.raw import Client, Frames, clients, connect, is_closed_by_the_other, reset, say, text, word
+from tests.rigs.waiting import PATIENCE_SECONDS, until
 from zab.jute.handshake import ConnectRequest
 from zab.wire.frames import frame
 

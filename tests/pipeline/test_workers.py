@@ -21,6 +21,7 @@ from pyspark.sql.streaming import python_streaming_source_runner as runner
 from pyspark.sql.types import LongType, StructField, StructType
 
 from tests.pipeline.rigs.ensembles import Directories
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.pipeline import workers
 from zab.pipeline.reading.log_source import DamageSource, LogSource
 from zab.pipeline.reading.snapshot_source import SnapshotSource
@@ -29,7 +30,6 @@ from zab.pipeline.workers import begin_task, map_batches
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PATIENCE_SECONDS = 120
 IMPORTED_MIN = 20_000
 """So many objects at the least that the collector knows come with PySpark and Arrow."""
 

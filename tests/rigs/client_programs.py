@@ -21,9 +21,9 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 
+from tests.rigs.waiting import LONG_PATIENCE_SECONDS
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 
-PATIENCE_SECONDS = 180.0
 _REQUEST = "please "
 
 
@@ -41,7 +41,7 @@ def run_client(
             env=environment,
             text=True,
         )
-        patience = threading.Timer(PATIENCE_SECONDS, process.kill)
+        patience = threading.Timer(LONG_PATIENCE_SECONDS, process.kill)
         patience.start()
         try:
             _converse(process, ensemble, printed)

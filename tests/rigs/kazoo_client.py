@@ -9,10 +9,8 @@ from contextlib import AbstractContextManager
 from kazoo.client import KazooClient
 from kazoo.protocol.states import WatchedEvent
 
-from tests.rigs.waiting import until
+from tests.rigs.waiting import PATIENCE_SECONDS, until
 from tests.rigs.zookeeper_server import ZooKeeperMember
-
-PATIENCE_SECONDS = 60.0
 
 
 @contextlib.contextmanager

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, Self
 
-PATIENCE_SECONDS: Final = 120.0
+from tests.rigs.waiting import PATIENCE_SECONDS
+
 STOP_SECONDS: Final = 60.0
 _PROBE_SECONDS: Final = 0.02
 

@@ -21,12 +21,13 @@ from collections.abc import Callable, Iterator, Mapping
 
 import trio
 
+from tests.rigs.waiting import PATIENCE_SECONDS
+
 HOST = "127.0.0.1"
 PIECE_BYTES = 64 * 1024
 RETRANSMISSION_SECONDS = 0.3
 """Linux sends again after 0.2 s, and doubles that."""
 BUFFERED_PIECES = 64
-READY_SECONDS = 60.0
 
 _GONE = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 
@@ -83,7 +84,7 @@ class Network:
 
     def start(self) -> None:
         self._thread.start()
-        if not self._ready.wait(READY_SECONDS):
+        if not self._ready.wait(PATIENCE_SECONDS):
             raise TimeoutError("the relays do not listen")
         if self._failed is not None:
             raise self._failed

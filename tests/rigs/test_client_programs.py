@@ -72,6 +72,6 @@ def test_one_that_asks_for_what_nobody_does(ensemble: ZooKeeperEnsemble) -> None
 
 
 def test_one_that_does_not_end(ensemble: ZooKeeperEnsemble, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.rigs.client_programs.PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr("tests.rigs.client_programs.LONG_PATIENCE_SECONDS", 0.5)
     with pytest.raises(AssertionError, match="exit code -9"):
         run_client(python("input()"), ensemble)

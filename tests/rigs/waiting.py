@@ -11,6 +11,9 @@ import trio
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 120.0
+"""How long a test waits at most for an event. It is never waited for: it only bounds a hang, on the slowest machine."""
+LONG_PATIENCE_SECONDS = 300.0
+"""For an event that comes after a JVM with Spark has started, or a compiler has ended."""
 _PROBE_SECONDS = 0.02
 
 

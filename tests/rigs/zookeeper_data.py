@@ -19,12 +19,12 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, NodeExistsError
 from kazoo.security import make_acl, make_digest_acl
 
+from tests.rigs.waiting import PATIENCE_SECONDS
 from tests.rigs.zookeeper_server import ZooKeeperMember, zookeeper, zookeeper_main
 
 _LOAD_THREADS = 2
 _LOAD_ROUNDS = 400
 _EXPIRY_MS = 2000
-_PATIENCE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def make_real_files(directory: Path) -> RealFiles:
 
 def _connect(hosts: str, seconds: float = 60.0) -> KazooClient:
     client = KazooClient(hosts, timeout=seconds)
-    client.start(_PATIENCE_SECONDS)
+    client.start(PATIENCE_SECONDS)
     return client
 
 
@@ -130,7 +130,7 @@ def _expire_a_session(hosts: str) -> None:
             answer = _exchange(connection, request)
             assert struct.unpack_from(">iqi", answer)[::2] == (xid, 0), "the znode is not created"
     watcher = _connect(hosts)
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while watcher.exists("/expired") is not None:
         assert time.monotonic() < deadline, "the session does not expire"
         time.sleep(0.05)
@@ -172,7 +172,7 @@ def _load(hosts: str) -> None:
 
 def _wait_for_snapshot(member: ZooKeeperMember) -> None:
     """Until no snapshot is being written: the newest one ends with a seal."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not max(member.version_2.glob("snapshot.*"), key=_zxid).read_bytes().endswith(b"\x00\x00\x00\x01/"):
         assert time.monotonic() < deadline, "a snapshot is not finished"
         time.sleep(0.02)

@@ -22,8 +22,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.rigs.processes import PATIENCE_SECONDS, GuardedProcess, ended
+from tests.rigs.processes import GuardedProcess, ended
 from tests.rigs.quick_java import quick_java
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.testing.kit.ports import free_ports
 
 _PROBE_SECONDS = 0.02

@@ -13,8 +13,6 @@ from tests.rigs.waiting import until
 
 AUTHORIZATION = "digest super:wire"
 
-PATIENCE_SECONDS = 120
-
 
 def kazoo_at(ensemble: Running, *sids: int) -> AbstractContextManager[KazooClient]:
     """A client of these members; without any, of all."""

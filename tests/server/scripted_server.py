@@ -8,6 +8,7 @@ import trio
 from datatree.snapshot import SnapshotWriter
 from datatree.tree import DataTree
 from tests.member.storage.storage_setup import LINEAGE, open_storage
+from tests.rigs.waiting import PATIENCE_SECONDS
 from tests.server.transfers import greeting, served_by
 from zab.host.loop.dial import Address
 from zab.host.loop.loop import Loop, SystemClock, now_ms
@@ -28,8 +29,6 @@ from zab.server.snapshot_transfer import TransferServer
 from zab.server.snapshotter import Snapshotter
 from zab.server.tasks import Tasks
 from zab.wire.client_protocol import ClientProtocol
-
-PATIENCE_SECONDS = 30
 
 NOBODY = ClientProtocol(None, 2)
 """No client ever comes."""

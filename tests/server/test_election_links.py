@@ -9,6 +9,7 @@ import trio
 import trio.testing
 
 from tests.host.loop.far_server import SECRET
+from tests.rigs.waiting import PATIENCE_SECONDS
 from tests.server.transfers import greeting
 from zab.host.loop.conversation import introduce, meet, reason_of
 from zab.host.loop.dial import Address
@@ -26,8 +27,6 @@ from zab.testing.kit.ports import free_ports
 from zab.wire.frames import frame
 from zab.wire.handshake import Party, Secret
 from zab.wire.records import MessageError
-
-PATIENCE_SECONDS = 30
 
 
 def vote(round_number):

@@ -16,7 +16,7 @@ from datatree.recovery.holes import Hole, read_history
 from datatree.recovery.recover import recover
 from tests.datatree.histories import LINEAGE, Author
 from tests.datatree.recovery.holes import PIECE_BYTES, damage, files, lived, lost, twin
-from tests.rigs.waiting import until_async
+from tests.rigs.waiting import PATIENCE_SECONDS, until_async
 from tests.server.transfers import greeting, served_by
 from zab.host.loop.conversation import Conversation, meet
 from zab.host.loop.dial import Address
@@ -38,7 +38,6 @@ from zab.server.snapshot_transfer import TransferServer
 from zab.simulator.world.disk import FaultyDisk
 from zab.wire.handshake import Agreed
 
-PATIENCE_SECONDS = 60
 STALL_SECONDS = 60.0
 WHOLE = lived()[0]
 

@@ -11,6 +11,7 @@ import attrs
 import trio
 import trio.testing
 
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.configuration.dynamic import Ensemble
 from zab.configuration.reconfiguration import ensemble_of
 from zab.host.loop.listener import open_listener
@@ -23,8 +24,6 @@ from zab.server.dynamic_file import write_configuration
 from zab.server.own_configuration import OwnConfiguration, Port, files_say
 from zab.server.quorum_host import quorum_addresses
 from zab.testing.kit.ports import free_ports
-
-PATIENCE_SECONDS = 30
 
 
 def ensemble(version: int, quorum: int, election: int, client: int, sid: int = 1) -> Ensemble:

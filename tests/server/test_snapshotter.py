@@ -12,11 +12,10 @@ import pytest
 from datatree.log.transaction_log import TransactionLog
 from datatree.snapshot import snapshot_files
 from tests.datatree.histories import Author, fresh_log, synchronized
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.member.storage.events import SnapshotFailed, SnapshotTaken, TakeSnapshot
 from zab.server.snapshotter import Snapshotter
 from zab.simulator.world.disk import FaultyDisk
-
-PATIENCE_SECONDS = 60.0
 
 
 class Posted:

@@ -13,13 +13,13 @@ import trio
 
 from datatree.jute import Writer
 from datatree.opcodes import OpCode
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.jute.framing import request_frame
 from zab.jute.handshake import ConnectRequest
 from zab.member.settings.zoo_cfg import parse
 from zab.server.server import serve
 from zab.testing.kit.ports import free_ports
 
-PATIENCE_SECONDS = 60
 STEP_MS_MAX = 20
 CONNECTIONS = 10
 FLIGHT = 200

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.rigs.waiting import PATIENCE_SECONDS
 from tests.rigs.zab_server import unstarted
 from tests.rigs.zookeeper_server import ZooKeeperMember
 
 pytestmark = pytest.mark.slow
 
-PATIENCE_SECONDS = 120
 SILENCE_SECONDS = 1.5
 """The environment of the members."""
 

@@ -11,8 +11,8 @@ from datatree.snapshot import snapshot_files, snapshot_path
 from datatree.tree import DataTree
 from datatree.txn_changes import WHOLE
 from tests.member.storage.storage_setup import LINEAGE, batches_from
-from tests.rigs.waiting import until_async
-from tests.server.scripted_server import PATIENCE_SECONDS, directory, running, snapshot_on, transfers_from
+from tests.rigs.waiting import PATIENCE_SECONDS, until_async
+from tests.server.scripted_server import directory, running, snapshot_on, transfers_from
 from zab.host.loop.dial import Address
 from zab.host.storage.disk import RealFile
 from zab.member.storage.events import (

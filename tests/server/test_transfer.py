@@ -10,7 +10,7 @@ import trio
 from datatree.snapshot import SnapshotWriter, fetch_path, snapshot_path
 from datatree.tree import DataTree
 from tests.member.storage.storage_setup import LINEAGE
-from tests.rigs.waiting import until_async
+from tests.rigs.waiting import PATIENCE_SECONDS, until_async
 from tests.server.transfers import greeting, served_by
 from zab.host.loop.conversation import introduce, meet
 from zab.host.loop.dial import Address
@@ -26,7 +26,6 @@ from zab.testing.kit.ports import free_ports
 ZXID = (1 << 32) + 77
 CHAIN = bytes(range(16))
 FETCH = FetchSnapshot(1, 1, ZXID, CHAIN, LINEAGE)
-PATIENCE_SECONDS = 60
 STALL_SECONDS = 60.0
 """Longer than the machine lets anybody wait: what ends a transfer sooner is something else."""
 

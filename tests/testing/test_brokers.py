@@ -16,13 +16,13 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import KafkaException, Producer
 from kafka import KafkaConsumer, KafkaProducer
 
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.client.sync import connect
 from zab.testing import BrokerFailedError, Brokers, EnsembleError, TopicRecord
 from zab.testing.broker_settings import COUNT_MAX
 
 pytestmark = pytest.mark.slow
 
-PATIENCE_SECONDS = 30.0
 QUICK: dict[str, Any] = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50, "log_level": 0}
 
 

@@ -25,6 +25,7 @@ NAMES_OF_OTHERS = {"terminal", "master_key"}
 OBSERVER_MASTER = re.compile(r"observer_masters?")
 """ZooKeeper's name of a follower that observers follow."""
 
+WAITING = ROOT / "tests" / "rigs" / "waiting.py"
 CORE = [path for path in SOURCES if path.parent == ROOT / "zab" / "protocol"]
 
 
@@ -99,6 +100,14 @@ def test_no_test_changes_the_time_of_other_threads() -> None:
             if changes.search(line):
                 found.append(f"{at(path, number)}: replace the name `time` of the module that is tested")
     report(found)
+
+
+def test_the_patience_of_tests_has_one_home() -> None:
+    """How long an event is waited for says how slow a machine may be, which is the same for all tests."""
+    own = re.compile(r"^_?(LONG_)?PATIENCE_SECONDS\b.*=", re.MULTILINE)
+    homes = [path for path in TESTS if own.search(text_of(path))]
+    report([f"{path.relative_to(ROOT)}: import it from tests.rigs.waiting" for path in homes if path != WAITING])
+    assert WAITING in homes
 
 
 def test_no_test_imports_another() -> None:

@@ -21,6 +21,7 @@ from attrs import define, field, frozen
 from tests.chaos.brokers.history import Partition
 from tests.rigs.namespaces import Namespaces
 from tests.rigs.processes import GuardedProcess, ended
+from tests.rigs.waiting import PATIENCE_SECONDS
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from zab.cli.servers.local_broker import asked_metadata
@@ -28,7 +29,6 @@ from zab.host.files.secret_file import make_secret_file
 from zab.testing.kit.ports import free_ports
 
 SIZE: Final = 3
-PATIENCE_SECONDS: Final = 120.0
 SESSION_SECONDS: Final = 2.0
 HERE: Final = "127.0.0.1"
 MEMBERS: Final = {"tickTime": 500, "initLimit": 40, "syncLimit": 4}

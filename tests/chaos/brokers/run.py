@@ -45,10 +45,10 @@ from tests.chaos.brokers.recording import Recording
 from tests.chaos.checker import Violation
 from tests.chaos.faults import can_mount, small_disk
 from tests.rigs.namespaces import Namespaces, namespaces
+from tests.rigs.waiting import PATIENCE_SECONDS
 
 WORDS: Final = [("words", index) for index in range(3)]
 ANSWERS: Final = [("answers", index) for index in range(2)]
-PATIENCE_SECONDS: Final = 120.0
 DISK_MIB: Final = 256
 TOPIC: Final = {"min.insync.replicas": "2"}
 SHOWN: Final = 5

@@ -15,10 +15,10 @@ import pytest
 import trio
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.cli.commands import PATIENCE_SECONDS, Run, started
+from tests.cli.commands import Run, started
 from tests.rigs.kafka_broker import KafkaBroker
 from tests.rigs.processes import ended
-from tests.rigs.waiting import until
+from tests.rigs.waiting import PATIENCE_SECONDS, until
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from zab.cli.brokers import change_feed

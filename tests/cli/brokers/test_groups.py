@@ -15,10 +15,9 @@ from kafka import KafkaConsumer, TopicPartition
 from tests.cli.commands import Run
 from tests.cli.json_page import check, table
 from tests.rigs.kafka_broker import KafkaBroker
+from tests.rigs.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.slow
-
-PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture

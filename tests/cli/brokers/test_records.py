@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import PATIENCE_SECONDS, Run, at_terminal, started
+from tests.cli.commands import Run, at_terminal, started
 from tests.cli.json_page import check, check_values
 from tests.rigs.kafka_broker import KafkaBroker
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.cli.brokers import produce
 
 pytestmark = pytest.mark.slow

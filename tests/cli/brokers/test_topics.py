@@ -11,8 +11,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
+from tests.cli.commands import Run, run, started
 from tests.cli.json_page import check, table
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.cli.brokers.topic_describe import _eligible, _text_of
 from zab.testing.kit.ports import free_ports
 

@@ -11,8 +11,9 @@ from datatree.log.batch import CHAIN_BYTES
 from datatree.log.segment import SegmentHeader, log_path
 from datatree.log.zxid import BEFORE_ALL
 from datatree.recovery.recover import recover
-from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
+from tests.cli.commands import Run, run, started
 from tests.cli.files.member_files import Member, member
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.host.storage.disk import RealDisk
 
 __all__ = ["member", "run"]

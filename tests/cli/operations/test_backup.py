@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
+from tests.cli.commands import Run, run, started
 from tests.cli.json_page import table
 from tests.cli.operations.running_member import Running, running
 from tests.rigs.admin_servers import administered, lines_of
 from tests.rigs.in_process import members_here
 from tests.rigs.kazoo_client import kazoo_client
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.cli.operations.durations import duration_ms
 from zab.operations.admin_client import AdminError, admin_port
 from zab.testing.kit.ports import free_ports

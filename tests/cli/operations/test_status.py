@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
+from tests.cli.commands import Run, run, started
 from tests.cli.json_page import table
 from tests.rigs.admin_servers import lines_of
 from tests.rigs.certificates import Certificates, client_store_lines
 from tests.rigs.in_process import members_here
+from tests.rigs.waiting import PATIENCE_SECONDS
 from tests.rigs.zab_server import zab_over_tls, zab_servers
 from zab.testing.kit.ports import free_ports
 

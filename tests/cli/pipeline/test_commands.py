@@ -30,7 +30,7 @@ from tests.cli.commands import Run
 from tests.datatree.histories import LINEAGE, START
 from tests.pipeline.rigs.rows import History, moment
 from tests.rigs.quick_java import quick_java
-from tests.rigs.waiting import until
+from tests.rigs.waiting import LONG_PATIENCE_SECONDS, until
 from zab.cli.numbers import parse_session
 from zab.cli.pipeline.driver import Driver
 from zab.cli.pipeline.endings import spark_sentence
@@ -571,8 +571,6 @@ def running_with(text: str) -> list[str]:
     return found
 
 
-PATIENCE_SECONDS = 300
-
 HELD = """
 import sys
 
@@ -624,7 +622,7 @@ def test_an_interrupt_in_a_callback_is_not_lost(member: Path, tmp_path: Path) ->
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
     command = [sys.executable, "-m", "zab.cli.main", "pipeline", "sessions", str(member)]
     done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=3 * PATIENCE_SECONDS, check=False
+        command, env=environment, capture_output=True, text=True, timeout=3 * LONG_PATIENCE_SECONDS, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
     until(lambda: not running_with(f"java.*{tmp_path}"))
@@ -654,7 +652,7 @@ def test_an_interrupted_job_leaves_nothing(member: Path, tmp_path: Path, while_i
             until(lambda: running_with(f"java.*{work}") and (while_it == "starts" or (held / "begun").exists()))
             assert while_it == "starts" or any(out.iterdir()), "the parts have a place"
             job.send_signal(signal.SIGINT)
-            assert job.wait(PATIENCE_SECONDS) == 130
+            assert job.wait(LONG_PATIENCE_SECONDS) == 130
         finally:
             job.kill()
     assert (printed.read_text(), errors.read_text()) == ("==> line 1: sessions <==\n", "")

@@ -7,9 +7,8 @@ from typing import Any, cast
 import pytest
 
 from tests.cli.pipeline.interrupts import Collected, Context, interrupt, spark
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.cli.pipeline.interrupts import Interrupts
-
-PATIENCE_SECONDS = 60
 
 
 def test_an_interrupt_while_java_starts_ends_what_comes_after() -> None:

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
+from tests.cli.commands import Run, run, started
 from tests.cli.servers.journal_lines import client_port
 from tests.rigs.processes import is_open
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.cli.servers.local_broker import LocalBroker
 from zab.cli.servers.local_ensemble import EnsembleError, LocalEnsemble
 from zab.partition.settings.broker_config import read_config

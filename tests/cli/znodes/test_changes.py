@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 import trio
 
-from tests.cli.commands import PATIENCE_SECONDS, started
+from tests.cli.commands import started
 from tests.client.running import running
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.cli.main import main
 from zab.cli.znodes.changes import change_line
 from zab.cli.znodes.json_values import change_fields

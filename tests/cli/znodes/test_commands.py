@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.cli.commands import PATIENCE_SECONDS, Result, call, started
+from tests.cli.commands import Result, call, started
 from tests.client.running import KINDS, running
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.cli.main import main
 from zab.client import connect
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.commands import PATIENCE_SECONDS, Run, run, standard_input, started
+from tests.cli.commands import Run, run, standard_input, started
 from tests.rigs.certificates import Certificates, client_store_lines
+from tests.rigs.waiting import PATIENCE_SECONDS
 from tests.rigs.zab_server import zab_over_tls
 from zab.cli.arguments import DEFAULT_HOSTS
 from zab.cli.connection_options import AUTH_VARIABLE, PASSWORD_VARIABLE

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
+from tests.cli.commands import Run, run, started
 from tests.client.running import KINDS, running
+from tests.rigs.waiting import PATIENCE_SECONDS
 
 __all__ = ["run"]
 

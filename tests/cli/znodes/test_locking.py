@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
+from tests.cli.commands import Run, run, started
 from tests.client.running import KINDS, running_processes
-from tests.rigs.waiting import until
+from tests.rigs.waiting import PATIENCE_SECONDS, until
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from zab.client import connect
 from zab.client.recipes import Lock

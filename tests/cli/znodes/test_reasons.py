@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import pytest
 import trio
 
-from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
+from tests.cli.commands import Run, run, started
 from tests.rigs.in_process import members_here
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.client import CREATOR_ALL_ACL, connect
 
 __all__ = ["run"]

@@ -18,8 +18,9 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from tests.cli.commands import PATIENCE_SECONDS, Result, call, standard_input, started
+from tests.cli.commands import Result, call, standard_input, started
 from tests.client.running import KINDS, running
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.cli.unfinished_line import IN_SHLEX, split_line
 from zab.cli.znodes import completion
 from zab.cli.znodes.completion import ShellCompleter

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import pytest
 import typer
 
-from tests.cli.commands import PATIENCE_SECONDS, Run, leaves, run, started
+from tests.cli.commands import Run, leaves, run, started
 from tests.client.running import running
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.cli.commands import COMMANDS
 from zab.cli.exits import TIMED_OUT
 from zab.cli.time_limit import timed

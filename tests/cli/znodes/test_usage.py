@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import typer
 
-from tests.cli.commands import PATIENCE_SECONDS, Run, run, standard_input, started
+from tests.cli.commands import Run, run, standard_input, started
 from tests.rigs.in_process import members_here
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.cli.arguments import JUTE_MAXBUFFER
 from zab.cli.commands import COMMANDS
 from zab.cli.main import build

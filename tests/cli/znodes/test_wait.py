@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
+from tests.cli.commands import Run, run, started
 from tests.client.running import KINDS, running_processes
-from tests.rigs.waiting import until
+from tests.rigs.waiting import PATIENCE_SECONDS, until
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, four_letter_word
 
 __all__ = ["run"]

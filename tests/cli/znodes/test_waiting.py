@@ -6,9 +6,9 @@ from typing import TypeVar
 
 import pytest
 
-from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
+from tests.cli.commands import Run, run, started
 from tests.client.running import running_processes
-from tests.rigs.waiting import until
+from tests.rigs.waiting import PATIENCE_SECONDS, until
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, four_letter_word
 
 __all__ = ["run"]

@@ -36,6 +36,7 @@ from tests.host.echo.echo import (
 from tests.host.echo.echo_log import LOG_FILE, EchoLog
 from tests.host.echo.service import HOST, Config, serve
 from tests.rigs.certificates import Certificates
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.configuration.fields import read
 from zab.host.files.secret_file import make_secret_file
 from zab.host.storage.disk import RealDisk
@@ -45,8 +46,6 @@ from zab.testing.kit.ports import free_ports
 from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected
 from zab.wire.frames import FrameReader, frame
 from zab.wire.login.digest_md5 import key_of, respond
-
-PATIENCE_SECONDS = 60
 
 
 def an_echo(count=0, *, users=None, dials=()):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.rigs.kazoo_client import kazoo_client
+from tests.rigs.waiting import PATIENCE_SECONDS
 from tests.rigs.zab_server import zab_servers
 from zab.host.journal.audit_log import REFUSALS_PER_SECOND, AuditLog
 from zab.host.journal.rotating_file import RotatingFile
@@ -17,8 +18,6 @@ from zab.member.clients.audit import Asked, Change
 from zab.member.state.metrics import Metrics
 from zab.service.audit import SUCCESS, Record, Refusal, ServerEvent
 from zab.testing.kit.ports import free_ports
-
-PATIENCE_SECONDS = 20.0
 
 
 def audit_log(

@@ -11,10 +11,9 @@ from pathlib import Path
 import attrs
 import pytest
 
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.host.journal.background_writer import BackgroundWriter
 from zab.host.journal.rotating_file import RotatingFile
-
-PATIENCE_SECONDS = 20.0
 
 
 @attrs.frozen

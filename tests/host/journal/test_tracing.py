@@ -13,6 +13,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tests.rigs.processes import ended
+from tests.rigs.waiting import PATIENCE_SECONDS
 from tests.rigs.zab_server import member_of_lines, servers
 from zab.client import NodeExistsError
 from zab.client.sync import connect
@@ -22,8 +23,6 @@ from zab.service.spans import SPANS_MAX, Span, Spans
 from zab.testing.kit.ports import free_ports
 
 pytestmark = pytest.mark.process
-
-SECONDS = 60
 
 
 class Collector:
@@ -58,7 +57,7 @@ class Collector:
 
     def wait_for(self, count: int) -> None:
         with self.changed:
-            assert self.changed.wait_for(lambda: len(self.spans) >= count, SECONDS), len(self.spans)
+            assert self.changed.wait_for(lambda: len(self.spans) >= count, PATIENCE_SECONDS), len(self.spans)
 
 
 @pytest.fixture
@@ -98,9 +97,9 @@ def test_each_write_is_a_span_from_when_it_was_read_to_when_it_was_answered(
     assert attributes(by_xid[1])["zookeeper.zxid"] == f"{stat.mzxid:#x}"
     assert {attributes(span)["zookeeper.session"] for span in by_xid} == {f"{session:#x}"}
     for span in by_xid:
-        assert 0 <= span.end_time_unix_nano - span.start_time_unix_nano < SECONDS * 10**9
+        assert 0 <= span.end_time_unix_nano - span.start_time_unix_nano < PATIENCE_SECONDS * 10**9
     assert by_xid[0].start_time_unix_nano <= by_xid[1].start_time_unix_nano
-    assert abs(by_xid[0].start_time_unix_nano / 1e6 - stat.ctime) < SECONDS * 1000
+    assert abs(by_xid[0].start_time_unix_nano / 1e6 - stat.ctime) < PATIENCE_SECONDS * 1000
     [told] = {(each["service.name"], each["deployment.environment.name"]) for each in collector.resources}
     assert told == ("zab", "tests")
     assert {each["service.instance.id"] for each in collector.resources} < {"1", "2", "3"}
@@ -158,7 +157,7 @@ def test_a_stop_waits_no_longer_than_its_limit_for_a_collector_that_does_not_ans
             pass
 
         def shutdown(self) -> None:
-            assert self.over.wait(SECONDS)
+            assert self.over.wait(PATIENCE_SECONDS)
 
     monkeypatch.setattr(tracing, "STOP_SECONDS", 0.01)
     Tracer(Silent(), int).stop()

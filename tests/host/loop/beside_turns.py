@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from tests.host.loop.far_server import Other
 from tests.host.loop.link_server import Server
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.protocol.member_message import Request
 from zab.protocol.message import Ack, Commit
 
 ACKS_COUNT = 2_000
-PATIENCE_SECONDS = 60
 
 
 def acks_arrive_beside_turns(server: Server, other: Other, link: int, send: Callable[[Ack], None]) -> None:

@@ -16,6 +16,7 @@ import pytest
 from tests.host.loop.beside_turns import ACKS_COUNT, acks_arrive_beside_turns
 from tests.host.loop.link_server import Server
 from tests.host.loop.service import running
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.host.loop import link as link_module
 from zab.host.loop.gate import PythonGate
 from zab.host.storage import disk as disk_module
@@ -24,7 +25,6 @@ from zab.native import load
 from zab.protocol.events import QuorumLinkDown
 from zab.protocol.message import Ack, Commit, Proposal
 
-PATIENCE_SECONDS = 60
 LOG = "version-1/log.1"
 
 WAYS = [

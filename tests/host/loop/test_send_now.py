@@ -8,10 +8,9 @@ import pytest
 from tests.host.loop.beside_turns import acks_arrive_beside_turns
 from tests.host.loop.link_server import Server
 from tests.host.loop.service import running
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.protocol.events import QuorumLinkDown
 from zab.protocol.message import Ack, Commit, Proposal
-
-PATIENCE_SECONDS = 60
 
 
 @pytest.fixture

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 import trio
 
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.host.loop.loop import Loop, now_ms
 from zab.host.process.supervisor import BEATS, Supervisor, supervisor_of
-
-PATIENCE_SECONDS = 60
 
 
 @pytest.fixture

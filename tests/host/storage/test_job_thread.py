@@ -6,9 +6,8 @@ import time
 
 import pytest
 
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.host.storage.job_thread import JobThread
-
-PATIENCE_SECONDS = 60
 
 
 @pytest.fixture

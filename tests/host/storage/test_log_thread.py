@@ -6,12 +6,11 @@ import time
 import attrs
 import pytest
 
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.host.loop.mailbox import Mailbox
 from zab.host.storage.log_thread import IDLE_SECONDS, LogThread
 from zab.protocol.effects import AppendBatches, DrainLog
 from zab.protocol.events import Durable, LogDrained
-
-PATIENCE_SECONDS = 60
 
 
 @attrs.frozen

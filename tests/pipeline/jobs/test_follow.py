@@ -22,6 +22,7 @@ from tests.pipeline.rigs import damage
 from tests.pipeline.rigs.ensembles import Directories
 from tests.pipeline.rigs.log_writer import poll, zxids_of
 from tests.rigs.quick_java import quick_java
+from tests.rigs.waiting import LONG_PATIENCE_SECONDS
 from tests.rigs.zab_server import zab_servers
 from zab.cli.exits import INTERRUPTED
 from zab.pipeline.errors import PipelineError
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 COLUMNS = ["zxid", "part", "checksum"]
-PATIENCE_SECONDS = 300
 
 
 def rows_in(out: Path) -> list[tuple[int, int | None, int]]:
@@ -276,7 +276,7 @@ def test_each_transaction_once_across_kills_of_driver_and_jvm(spark: "SparkSessi
                     wait_for(is_there, process, what, log)
                     if what == "Ctrl-C":
                         os.killpg(process.pid, signal.SIGINT)
-                        assert process.wait(PATIENCE_SECONDS) == INTERRUPTED
+                        assert process.wait(LONG_PATIENCE_SECONDS) == INTERRUPTED
                 if started == 0:
                     killed = ensemble.leader()
                     killed.kill()
@@ -300,7 +300,7 @@ def test_each_transaction_once_across_kills_of_driver_and_jvm(spark: "SparkSessi
 
 
 def wait_for(is_there: Callable[[], bool], process: "subprocess.Popen[bytes]", what: str, log: Path) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + LONG_PATIENCE_SECONDS
     while not is_there():
         assert process.poll() is None, log.read_text()
         assert time.monotonic() < deadline, f"not reached: {what}\n{log.read_text()}"
@@ -309,7 +309,7 @@ def wait_for(is_there: Callable[[], bool], process: "subprocess.Popen[bytes]", w
 
 def wait_until_idle(dirs: list[Path]) -> None:
     """Until every member has said how far it is committed, as it does when nothing is written for a while."""
-    deadline, before = time.monotonic() + PATIENCE_SECONDS, None
+    deadline, before = time.monotonic() + LONG_PATIENCE_SECONDS, None
     while (now := [(path / "version-1" / "committed").read_bytes() for path in dirs]) != before or len(set(now)) > 1:
         assert time.monotonic() < deadline
         before = now

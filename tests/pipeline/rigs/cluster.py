@@ -28,6 +28,7 @@ from typing import Any, Self
 
 from tests.rigs.processes import GuardedProcess
 from tests.rigs.quick_java import quick_java
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.pipeline.java import spark_java_home
 from zab.pipeline.spark_session import spark_home
 from zab.testing.kit.ports import free_ports
@@ -45,7 +46,6 @@ EXECUTOR_SETTINGS = {
 }
 """For the drivers of tests: two executors of one core each, small, and quick to start."""
 
-_START_SECONDS = 120.0
 _STOP_SECONDS = 10.0
 _PROBE_SECONDS = 0.05
 
@@ -54,7 +54,7 @@ class ClusterError(Exception):
     """Spark's daemons did not do what the test needs; the text has what they said."""
 
 
-def wait_for(condition: Callable[[], bool], what: str, patience_seconds: float = _START_SECONDS) -> None:
+def wait_for(condition: Callable[[], bool], what: str, patience_seconds: float = PATIENCE_SECONDS) -> None:
     deadline = time.monotonic() + patience_seconds
     while not condition():
         if time.monotonic() > deadline:

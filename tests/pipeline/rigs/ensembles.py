@@ -32,6 +32,7 @@ from tests.pipeline.rigs.load_sessions import (
     wait_until_gone,
     wave,
 )
+from tests.rigs.waiting import PATIENCE_SECONDS
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_directory import is_complete
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, four_letter_word, zookeeper
@@ -39,7 +40,6 @@ from zab.host.storage.disk import RealDisk
 
 WORKERS = 4
 SEED = 20_26
-PATIENCE_SECONDS = 120.0
 LOGS_MIN, SNAPSHOTS_MIN = 6, 5
 """What each member leaves at the least, however fast or slow the machine: tests take files away from them."""
 END_COUNT = 8

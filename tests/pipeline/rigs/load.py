@@ -28,8 +28,9 @@ from kazoo.protocol.serialization import Create2
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, make_acl, make_digest_acl
 
+from tests.rigs.waiting import PATIENCE_SECONDS
+
 SESSION_SECONDS = 30.0
-START_SECONDS = 60.0
 CONTAINER_FLAGS, TTL_FLAGS = 4, 5
 TTL_MS = 86_400_000
 HOT_PATHS = tuple(f"/hot/{index}" for index in range(4))
@@ -90,7 +91,7 @@ def connect(hosts: str, seconds: float = SESSION_SECONDS, randomize: bool = True
     """A started client that comes back quickly when its member dies."""
     retry = KazooRetry(max_tries=-1, delay=0.02, backoff=2, max_delay=0.2)
     client = KazooClient(hosts, timeout=seconds, connection_retry=retry, randomize_hosts=randomize, logger=_QUIET)
-    client.start(START_SECONDS)
+    client.start(PATIENCE_SECONDS)
     return client
 
 

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from kazoo.client import KazooClient
 
 from tests.pipeline.rigs.load import LOST, connect, disconnect
+from tests.rigs.waiting import PATIENCE_SECONDS
 
 DYING_TIMEOUT_MS = 4000
 """No session of these may expire before it has what it is to die with, on a machine that stands still for a while."""
 LIVING_TIMEOUT_MS = 40_000
-PATIENCE_SECONDS = 60.0
 _CREATE, _CLOSE = 1, -11
 _EPHEMERAL, _SEQUENCE = 1, 2
 _OPEN_ACL = struct.pack(">iii5si6s", 1, 31, 5, b"world", 6, b"anyone")

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.testing.kit.ports import free_ports
-
-START_SECONDS = 120
 
 REGION = "us-east-1"
 
@@ -32,8 +31,8 @@ class Store:
             scheme="http",
             region=REGION,
             allow_bucket_creation=True,
-            connect_timeout=START_SECONDS,
-            request_timeout=START_SECONDS,
+            connect_timeout=PATIENCE_SECONDS,
+            request_timeout=PATIENCE_SECONDS,
         )
         self.files.create_dir(BUCKET)
 
@@ -75,7 +74,7 @@ def store() -> Iterator[Store]:
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         assert process.poll() is None, "the store ended"
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):

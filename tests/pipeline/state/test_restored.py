@@ -20,6 +20,7 @@ from datatree.zookeeper.state import ZooKeeperState
 from tests.pipeline.rigs.ensembles import Directories
 from tests.pipeline.rigs.trees import local_state
 from tests.rigs.kazoo_client import kazoo_client
+from tests.rigs.waiting import PATIENCE_SECONDS
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, zookeeper
 from zab.cli.main import main
@@ -32,7 +33,6 @@ pytestmark = pytest.mark.slow
 CONFIG = "/zookeeper/config"
 REFUSED_SECONDS = 2.0
 """Ten times what it takes to join, once the members have found each other."""
-START_SECONDS = 60.0
 CONFIGURATION = {"tickTime": 300, "maxSessionTimeout": 60_000, "extendedTypesEnabled": "true"}
 ZOOKEEPER_CONFIGURATION = {name: value for name, value in CONFIGURATION.items() if name != "extendedTypesEnabled"}
 
@@ -155,7 +155,7 @@ def test_a_member_of_the_old_ensemble_does_not_mix_in(zab_directories: Directori
         ensemble.members[2].start()
         with kazoo_client(ensemble.members[0].host) as client:
             client.create("/only-here", b"")
-            deadline = time.monotonic() + START_SECONDS
+            deadline = time.monotonic() + PATIENCE_SECONDS
             while "link is up" not in ensemble.members[2].log_text():
                 assert time.monotonic() < deadline, ensemble.members[2].log_text()
                 time.sleep(0.02)

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from tests.rigs.kafka_broker import kafka_broker
 from tests.rigs.quick_java import quick_java
+from tests.rigs.waiting import LONG_PATIENCE_SECONDS
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.schema import STREAMED
 from zab.pipeline.topics.brokers import Fetched, OutOfRangeError, Place, Topic
@@ -290,7 +291,6 @@ with job_session("local[2]", memory="512m", is_short=True) as spark:
     sink = frame.writeStream.format("parquet").option("path", out).option("checkpointLocation", checkpoint)
     sink.trigger(processingTime="0 seconds").start().awaitTermination()
 """
-PATIENCE_SECONDS = 300
 
 
 def numbers(directory: Path) -> set[int]:
@@ -320,7 +320,7 @@ def test_each_record_once_across_a_killed_driver(spark: SparkSession, tmp_path: 
         with log.open("wb") as output:
             driver = subprocess.Popen(command, env=environment, stdout=output, stderr=output, start_new_session=True)
         try:
-            deadline = time.monotonic() + PATIENCE_SECONDS
+            deadline = time.monotonic() + LONG_PATIENCE_SECONDS
             while not (len(numbers(commits)) > 2 and numbers(offsets) - numbers(commits)):
                 assert driver.poll() is None, log.read_text()
                 assert time.monotonic() < deadline, log.read_text()
