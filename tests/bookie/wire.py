@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.ledger.entries.digests import DigestType
 from zab.ledger.entries.envelope import Digest, Entry
 from zab.ledger.wire.client_channel import ClientChannel
@@ -15,7 +16,6 @@ from zab.ledger.wire.messages import AddEntry, Answer, Request
 
 DIGEST = Digest(DigestType.CRC32C, b"")
 KEY = DIGEST.master_key
-PATIENCE_SECONDS = 10.0
 
 
 def envelope_of(ledger: int, entry: int, payload: bytes = b"payload", lac: int | None = None) -> bytes:
