@@ -139,7 +139,7 @@ async def memory_bookies(zk: Client, count: int) -> AsyncIterator[MemoryBookies]
 
 @contextmanager
 def memory_bookies_beside(hosts: str, count: int) -> Iterator[str]:
-    """The same in a thread of its own, for clients that are not on trio. Yields the hosts, with a chroot."""
+    """Such bookies in a thread of their own, for clients that are not on trio. Yields the hosts, with a chroot."""
     begun: Future[str] = Future()
     ended: list[Callable[[], None]] = []
 

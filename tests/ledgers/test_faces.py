@@ -1,4 +1,4 @@
-"""The same on asyncio and on threads."""
+"""Stores on asyncio and on threads."""
 
 from __future__ import annotations
 

@@ -26,6 +26,7 @@ _PANELS: Final = {
     "znodes": "Znodes",
     "brokers": "Brokers and topics",
     "bookies": "Ledgers",
+    "ledger": "Ledgers",
     **dict.fromkeys(("servers", "files", "pipeline", "operations", ""), _FILES),
 }
 """The panel of `zab --help` for the commands of each package."""
@@ -55,7 +56,7 @@ class Command:
         """Load it, and make it a command of `app`."""
         loaded = self.load()
         # The shell has no time of its own; its lines have. A broker runs until it is told to end.
-        is_timed = self.room in ("znodes", "brokers") and name not in ("shell", "broker")
+        is_timed = self.room in ("znodes", "brokers", "ledger") and name not in ("shell", "broker")
         if isinstance(loaded, typer.Typer):
             for each in loaded.registered_commands if is_timed else ():
                 assert each.callback is not None
@@ -127,6 +128,7 @@ COMMANDS: Final = {
     "produce": Command("brokers.produce:produce_command", "Append lines to a topic."),
     "consume": Command("brokers.consume:consume_command", "Print the records of a topic."),
     "group": Command("brokers.groups:group_app", "List, describe, reset and delete groups of consumers."),
+    "ledger": Command("ledger.ledgers:ledger_app", "Create, append to, read, recover, check and delete ledgers."),
     "service": Command("servers.service:service_app", "Run a member as a service of systemd."),
     "secret": Command("servers.secret:secret_command", "Make the secret by which members prove who they are."),
     "certs": Command(

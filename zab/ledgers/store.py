@@ -12,6 +12,7 @@ through the client of the coordination service that it was given, whose session 
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from random import Random
@@ -162,6 +163,20 @@ class LedgerStore:
         custom: Mapping[str, bytes] | None = None,
     ) -> LedgerWriter:
         """The writer of a new ledger, which its caller closes; otherwise as `create`."""
+        versioned = await self.create_metadata(ensemble, write, ack, password=password, digest=digest, custom=custom)
+        return LedgerWriter(self.parts, versioned)
+
+    async def create_metadata(
+        self,
+        ensemble: int,
+        write: int,
+        ack: int,
+        *,
+        password: bytes,
+        digest: DigestType,
+        custom: Mapping[str, bytes] | None,
+    ) -> VersionedMetadata:
+        """The metadata of a new ledger, without a writer."""
         if not 1 <= ack <= write <= ensemble:
             raise ValueError(f"{ensemble}/{write}/{ack}: it has to be 1 <= ack <= write <= ensemble")
         token = self._random.getrandbits(62) + 1
@@ -175,6 +190,7 @@ class LedgerStore:
                 fragments=(Fragment(0, chosen),),
                 digest_type=digest,
                 password=password,
+                ctime_ms=time.time_ns() // 1_000_000,
                 custom=dict(custom or {}),
                 token=token,
             )
@@ -183,7 +199,8 @@ class LedgerStore:
         created = await self.run(begin)
         if isinstance(created, CreatedAndRecovered):
             raise LedgerFencedError("another client has recovered it already", created.versioned.ledger, definite=True)
-        return LedgerWriter(self.parts, created.versioned)
+        versioned: VersionedMetadata = created.versioned
+        return versioned
 
     # -------------------------------------------------------------------------------------------------------- reading
 
