@@ -53,6 +53,8 @@ WITHOUT = {
 }
 """Commands without `--json`, and why."""
 
+LEDGER = ["format", "create", "append", "read", "tail", "close", "recover", "delete", "list", "show", "check", "seal"]
+
 ZNODES = {
     "create": "create --json /made x",
     "get": "get --json /rows",
@@ -154,6 +156,7 @@ def test_every_row_is_run() -> None:
     elsewhere |= {f"broker quota {each}" for each in ("list", "set", "remove")}
     elsewhere |= {"bookie inspect"}  # tests/cli/files
     elsewhere |= {"backup verify", "backup prune", "support"}  # tests/cli/operations
+    elsewhere |= {f"ledger {each}" for each in LEDGER}  # tests/cli/ledger
     assert {*ZNODES, *elsewhere} == FIELDS.keys()
 
 
