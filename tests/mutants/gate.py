@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -34,6 +35,8 @@ KILLER_SECONDS = 180.0
 
 FAILED = 1
 """The exit code of a pytest run in which a test failed; 2 and above: it did not come to that."""
+_PASSED = re.compile(r"^\d+ passed", re.MULTILINE)
+"""What pytest prints last when a test has run; "1 skipped" where what it needs is not installed."""
 _SIMULATED_FAILURES = (1, 3, 4)
 """The exit codes of `zab simulate` (docs/explanation/simulator.md)."""
 
@@ -44,7 +47,7 @@ class Verdict(enum.Enum):
     KILLED = "killed"
     SURVIVED = "SURVIVED"
     NOT_RUN = "NOT RUN"
-    """Its killer did not run to its end."""
+    """Its killer did not run to its end, or was skipped."""
     TIMED_OUT = "TIMED OUT"
     """Its killer took too long: whether it notices is unknown."""
 
@@ -85,7 +88,8 @@ class Workbench:
         if outcome.code is None:
             return Verdict.TIMED_OUT, outcome.output
         if outcome.code == 0:
-            return Verdict.SURVIVED, outcome.output
+            was_run = mutant.killer.startswith(SIMULATED) or _PASSED.search(outcome.output)
+            return (Verdict.SURVIVED if was_run else Verdict.NOT_RUN), outcome.output
         return (Verdict.KILLED if outcome.code in failures else Verdict.NOT_RUN), outcome.output
 
     def run(self, mutant: Mutant, command: Sequence[str]) -> Outcome:

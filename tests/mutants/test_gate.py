@@ -169,6 +169,14 @@ def test_a_killer_that_cannot_run_has_killed_nothing(new: str, killer: str, work
     assert workbench.verdict(changed(new, killer))[0] is Verdict.NOT_RUN
 
 
+@pytest.mark.slow
+def test_a_killer_that_is_skipped_has_not_run(workbench: Workbench) -> None:
+    """It needs what is not installed here."""
+    text = TEST.replace("    assert", "    import pytest\n\n    pytest.skip()\n    assert")
+    (workbench.directory / "test_it.py").write_text(text)
+    assert workbench.verdict(changed("    return number\n"))[0] is Verdict.NOT_RUN
+
+
 HANGS = "    while True:\n        pass\n"
 
 

@@ -471,6 +471,14 @@ def test_key_of_security_that_is_not_honoured_is_refused_with_its_line(line: str
         parse(STANDALONE + line, "conf/zoo.cfg")
 
 
+def test_key_that_is_refused_is_in_no_other_table() -> None:
+    """A key of the other tables is harmless, and the start is not refused for it."""
+    refused = {key for keys, _ in REFUSED for key in keys}
+    others = [pattern for patterns, _ in NOT_BUILT + NO_COUNTERPART for pattern in patterns]
+    assert not refused & set(others)
+    assert not [pattern for patterns, _ in NOT_BUILT for pattern in patterns if pattern.endswith("*")]
+
+
 @pytest.mark.parametrize(
     "line",
     [
