@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import PATIENCE_SECONDS, Result, call, started
+from tests.cli.commands import Result, call, started
 from tests.cli.json_page import check
 from tests.ledgers.memory_bookies import memory_bookies_beside
 from tests.rigs.in_process import members_here
+from tests.rigs.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.slow
 
