@@ -18,6 +18,7 @@ from typing import Final
 
 from zab.ledger.entries.ids import BookieId
 from zab.ledger.store.events import Answered
+from zab.ledger.wire import v2
 from zab.ledger.wire.client_channel import needs_v2, needs_v3
 from zab.ledger.wire.messages import AddEntry, Request, answer_without
 from zab.ledger.wire.status import Status
@@ -28,11 +29,28 @@ CHECK_MS: Final = 500
 """So often it is looked whether bookies owe answers for too long."""
 
 
+class AddFrames:
+    """The frame of the last add. A write set of bookies is sent the same one."""
+
+    def __init__(self) -> None:
+        self._request: AddEntry | None = None
+        self._frame = b""
+
+    def of(self, request: AddEntry) -> bytes:
+        if request is not self._request:
+            self._request, self._frame = request, v2.add_request_frame(request)
+        return self._frame
+
+
 class BookieLink:
     """See the docstring of the module."""
 
-    def __init__(self, bookie: BookieId, settings: StoreSettings, dialler: Dialler, address: Address) -> None:
+    def __init__(
+        self, bookie: BookieId, settings: StoreSettings, dialler: Dialler, address: Address, frames: AddFrames
+    ) -> None:
         self.bookie = bookie
+        self._frames = frames
+        self._is_v2 = settings.protocol is Protocol.V2
         is_v2 = settings.protocol is Protocol.V2
         self._adds = BookieConnection(bookie, "adds", is_v2, settings, dialler, address)
         self._others = BookieConnection(bookie, "others", False, settings, dialler, address)
@@ -51,10 +69,10 @@ class BookieLink:
     def send(self, request: Request, asker: Asker, now_ms: int) -> None:
         """Send it with the next flush. The asker is given one answer."""
         if type(request) is AddEntry:
-            connection = self._adds
-            if not connection.can_send(request):
-                # Another add of this entry is under way, of another kind.
-                connection = self._others
+            # Another add of this entry may be under way, of another kind.
+            if self._is_v2 and self._adds.send_add(request, self._frames.of(request), asker, now_ms):
+                return
+            connection = self._others if self._is_v2 else self._adds
         elif needs_v3(request) or not self._reads.can_send(request):
             connection = self._others
         else:

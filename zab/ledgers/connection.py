@@ -31,6 +31,9 @@ class Asker(Protocol):
 
     def give(self, told: Answered | BookieLost, /) -> None: ...
 
+    def give_all(self, told: list[Answered | BookieLost], /) -> None:
+        """Several, in order."""
+
 
 class Transport(Protocol):
     """A connection that is open."""
@@ -99,10 +102,32 @@ class BookieConnection:
 
     def send(self, request: Request, asker: Asker, now_ms: int) -> None:
         """Send it with the next `flush`. The request is one that `can_send` allows."""
-        if self._transport is None and not self._dial(now_ms):
-            asker.give(Answered(self.bookie, request, answer_without(request, Status.UNREACHABLE)))
-            return
-        self._out.append(self._channel.encode(request))
+        if self._transport is not None or self._is_dialled(request, asker, now_ms):
+            self._out.append(self._channel.encode(request))
+            self._await(request, asker, now_ms)
+
+    def send_add(self, request: AddEntry, frame: bytes, asker: Asker, now_ms: int) -> bool:
+        """The same for an add in v2 with this frame. False: it cannot be sent here now."""
+        if self._transport is None and not self._is_dialled(request, asker, now_ms):
+            return True
+        if not self._channel.await_add(request):
+            return False
+        self._out.append(frame)
+        key = id(request)
+        if key in self._asked:
+            self._await(request, asker, now_ms)
+        else:
+            self._asked[key] = (asker, request, now_ms)
+        return True
+
+    def _is_dialled(self, request: Request, asker: Asker, now_ms: int) -> bool:
+        """Whether it can wait for a connection; otherwise it is answered."""
+        if self._dial(now_ms):
+            return True
+        asker.give(Answered(self.bookie, request, answer_without(request, Status.UNREACHABLE)))
+        return False
+
+    def _await(self, request: Request, asker: Asker, now_ms: int) -> None:
         key = id(request)
         if key in self._asked:
             self._again[key] = self._again.get(key, 0) + 1
@@ -154,6 +179,8 @@ class BookieConnection:
             return
         found, error = self._channel.feed(data)
         bookie, asked, again = self.bookie, self._asked, self._again
+        last: Asker | None = None
+        run: list[Answered | BookieLost] = []
         for request, answer in found:
             key = id(request)
             if again and key in again:
@@ -163,7 +190,14 @@ class BookieConnection:
                     del again[key]
             else:
                 entry = asked.pop(key)
-            entry[0].give(Answered(bookie, request, answer))
+            asker = entry[0]
+            if asker is not last:
+                if last is not None:
+                    last.give_all(run)
+                last, run = asker, []
+            run.append(Answered(bookie, request, answer))
+        if last is not None:
+            last.give_all(run)
         if error is not None:
             self.end(Status.UNREACHABLE)
 

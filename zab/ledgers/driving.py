@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
@@ -28,7 +29,7 @@ from zab.ledger.store.bookies import RegisteredBookies
 from zab.ledger.store.events import Completed, Send
 from zab.ledger.wire.messages import Request
 from zab.ledger.wire.status import Status
-from zab.ledgers.bookie_link import CHECK_MS, BookieLink
+from zab.ledgers.bookie_link import CHECK_MS, AddFrames, BookieLink
 from zab.ledgers.connection import Asker, Dialler
 from zab.ledgers.coordination import CoordinationJob
 from zab.ledgers.directory import BookiesRead, Directory
@@ -72,6 +73,12 @@ class Driven:
             self._driving.want(self)
         self.inputs.append(told)
 
+    def give_all(self, told: list[Any]) -> None:
+        """Inputs of its next step, in order."""
+        if not self.inputs and not self.is_over:
+            self._driving.want(self)
+        self.inputs += told
+
 
 class Driving:
     """`now_ms`: the clock of all cores. `submit` and the session come with `begin`."""
@@ -91,6 +98,7 @@ class Driving:
         self._due: list[tuple[int, int, Driven]] = []
         self._pushed = 0
         self._links: dict[BookieId, BookieLink] = {}
+        self._frames = AddFrames()
         self._unsent: dict[BookieLink, None] = {}
         self._check_ms: int | None = None
         self._left: deque[Callable[[], None]] = deque()
@@ -221,7 +229,8 @@ class Driving:
         self.on_bookies(self.registered)
 
     def _new_link(self, bookie: BookieId) -> BookieLink:
-        link = self._links[bookie] = BookieLink(bookie, self.settings, self._loop, lambda: self._address(bookie))
+        address = partial(self._address, bookie)
+        link = self._links[bookie] = BookieLink(bookie, self.settings, self._loop, address, self._frames)
         return link
 
     def _address(self, bookie: BookieId) -> tuple[str, int] | None:

@@ -357,6 +357,9 @@ class _Asking:
         if isinstance(told, Answered):
             self.call.complete(told.answer)
 
+    def give_all(self, told: list[Answered | BookieLost]) -> None:
+        self.give(told[0])
+
 
 def _bad_password(ledger: int) -> BadPasswordError:
     return BadPasswordError("it has another password", ledger)

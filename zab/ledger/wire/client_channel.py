@@ -158,6 +158,16 @@ class ClientChannel:
         self._logins.add(None, request)
         return v2.auth_frame(v2.reply_to(v2.VERSION, v2.AUTH), v3.auth_message(request.plugin, request.payload))
 
+    def await_add(self, request: AddEntry) -> bool:
+        """The same for an add in v2 whose frame the caller has (`v2.add_request_frame`), since every bookie of a write
+        set is sent the same one. False: it cannot be sent now."""
+        key = (request.ledger, request.entry)
+        waiting = self._adds.get(key)
+        if request.is_deferred or not (waiting is None or waiting == request):
+            return False
+        self._adds.add(key, request)
+        return True
+
     def _next_number(self) -> int:
         self._last_number = (self._last_number + 1) % _TRANSACTIONS
         return self._last_number
