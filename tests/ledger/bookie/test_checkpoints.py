@@ -12,6 +12,7 @@ from tests.ledger.bookie.kit import KEY, SMALL, Bench, add
 from zab.ledger.bookie.entry_files import EntryFiles
 from zab.ledger.bookie.events import (
     JobFailed,
+    Ordered,
     PrepareJournal,
     RemoveSegments,
     SaveCheckpoint,
@@ -120,6 +121,42 @@ def test_journals_before_the_mark_and_old_states_are_removed() -> None:
         bench.answer(add(1, entry))
         bench.flush()
     assert sum(path.startswith("state/") for path in bench.disk.image()) == 2
+
+
+def test_a_long_state_is_written_once_so_much_was_journaled() -> None:
+    """Else a bookie of two million ledgers writes 100 MB every ten seconds, for one entry."""
+    bench = Bench(evolve(SMALL, state_small_bytes=1_000, ledgers_per_step=1_000))
+    for first in range(0, 200, 10):
+        bench.ask(*(add(ledger, 0, b"") for ledger in range(first, first + 10)))
+        bench.flush()
+    before = bench.bookie.checkpoints._next_state
+    mark = bench.bookie.checkpoints.mark
+    for entry in range(1, 41):
+        bench.answer(add(7, entry, bytes(300)))
+        bench.flush()
+    assert bench.bookie.checkpoints.mark > mark, "journals would never be removed"
+    assert bench.bookie.checkpoints._next_state - before <= 4
+    bench.crash()
+    assert bench.opened.replayed < 40
+    for entry in range(41):
+        assert bench.answer(ReadEntry(7, entry)).status is Status.OK
+    for ledger in range(200):
+        assert bench.answer(ReadEntry(ledger, 0)).status is Status.OK
+
+
+def test_without_room_a_long_state_is_written_all_the_same() -> None:
+    """Only then journals are removed."""
+    bench = Bench(evolve(SMALL, state_small_bytes=100, ledgers_per_step=1_000))
+    bench.ask(*(add(ledger, 0, b"") for ledger in range(100)))
+    bench.flush()
+    mark = bench.bookie.checkpoints.mark
+    bench.answer(add(7, 1))
+    bench.flush()
+    assert bench.bookie.checkpoints.mark == mark
+    bench.step(Ordered(read_only=True))
+    bench.answer(ReadEntry(300, 0, KEY, is_fencing=True))
+    bench.flush()
+    assert bench.bookie.checkpoints.mark > mark
 
 
 def test_the_state_is_collected_in_slices_and_has_what_changes_meanwhile() -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
 from struct import pack
 
 import pytest
 from attrs import evolve
 
-from tests.ledger.bookie.coordination import INSTANCE, ROOT, MemberBench, create_ledgers, new_tree
+from tests.ledger.bookie.coordination import INSTANCE, ROOT, MemberBench, create_ledgers, new_tree, run
 from tests.ledger.bookie.kit import DIGEST, KEY, SMALL, Bench, add, envelope_of
 from zab.coordination.operations import Children, Create, Delete, Exists, Get, Operation, Result, Set, ZooKeeperError
 from zab.coordination.steps import BATCH_MAX, Pause
 from zab.ledger.bookie.collection import Candidates, find_candidates
 from zab.ledger.bookie.events import Collect, Compact, RemoveSegments, WriteSegment
+from zab.ledger.bookie.gaps import DIRECTORIES_LISTED, IDS_PER_DIRECTORY, GapSearch, find_gone
 from zab.ledger.bookie.segment import segment_path
 from zab.ledger.bookie.tombstones import Tombstones, runs_of
 from zab.ledger.entries.ids import ID_MAX, NONE
@@ -272,6 +274,91 @@ def test_runs_of_tombstones() -> None:
     assert list(many) == [(0, 999)]
     assert Tombstones([(1, 2), (1 << 62, ID_MAX)]).pack() == pack(">4q", 1, 2, 1 << 62, ID_MAX)
     assert Tombstones().pack() == b""
+
+
+def test_many_runs_at_once_are_as_one_after_the_other() -> None:
+    rng = Random(5)
+    for _ in range(300):
+        ids = [sorted(rng.sample(range(60), rng.randrange(25))) for _ in range(2)]
+        found = Tombstones(runs_of(ids[0]))
+        found.add_runs(runs_of(ids[1]))
+        assert list(found) == runs_of(sorted({*ids[0], *ids[1]})), ids
+        begin, end = sorted(rng.sample(range(60), 2))
+        there = [each for each in range(begin, end + 1) if each in found]
+        gaps = [each for first, last in found.gaps(begin, end) for each in range(first, last + 1)]
+        assert gaps == [each for each in range(min(there, default=0), max(there, default=0)) if each not in found]
+        assert found.first_from(begin) == min((each for each in range(begin, 60) if each in found), default=None)
+
+
+def with_gaps(**limits: float) -> MemberBench:
+    """Every other ledger from 20 to 28 is deleted. 25 is in the metadata, and not here."""
+    bench = bench_with(there=(*MINE, 20, 22, 24, 25, 26, 28), collect_share_max=1.0, **limits)
+    bench.ask(*(add(ledger, 0) for ledger in range(20, 30, 2)))
+    bench.settle()
+    delete(bench, *range(20, 30, 2))
+    bench.collect()
+    bench.collect()
+    return bench
+
+
+def test_ids_between_tombstones_that_are_gone_get_tombstones_too() -> None:
+    """4.10: of a million deletions a few runs are left, also where a bookie has one ledger of ten."""
+    bench = with_gaps(tombstones_merge_from=5)
+    assert list(bench.bookie.table.tombstones) == [(each, each) for each in range(20, 30, 2)]
+    bench.answer(add(21, 0))
+    bench.collect()
+    for _ in range(2):
+        assert list(bench.bookie.table.tombstones) == [(20, 20), (22, 24), (26, 28)]
+        assert bench.answer(add(21, 1)).status is Status.OK, "it is here"
+        assert bench.answer(add(25, 0)).status is Status.OK, "it is in the metadata"
+        assert bench.answer(add(23, 0)).status is Status.FENCED
+        bench.crash()
+
+
+def test_few_tombstones_are_left_as_they_are() -> None:
+    bench = with_gaps(tombstones_merge_from=6)
+    bench.collect()
+    assert len(bench.bookie.table.tombstones) == 5
+
+
+def test_ids_that_may_be_given_out_now_get_no_tombstones() -> None:
+    """Who makes a ledger may be slow: its id is older than others that were deleted since."""
+    tombstones = Tombstones((each, each) for each in range(0, 40_000, 10))
+    chosen = GapSearch().choose(ROOT, tombstones, 39_990)
+    assert [each.path for each in chosen] == [f"{ROOT}/00/{each:04}" for each in range(2)]
+    border = LONG_FROM // IDS_PER_DIRECTORY * IDS_PER_DIRECTORY
+    both = Tombstones((each, each) for each in range(border, border + 40_000, 10))
+    (only,) = GapSearch().choose(ROOT, both, border + 39_990)
+    assert only.path == ledger_path(ROOT, border + IDS_PER_DIRECTORY).rpartition("/")[0], "that of two trees"
+
+
+def test_gaps_are_looked_for_in_parts() -> None:
+    tombstones = Tombstones((each, each) for each in range(0, 500_000, 1_000))
+    search, paths = GapSearch(), []
+    for _ in range(4):
+        chosen = search.choose(ROOT, tombstones, 1 << 40)
+        assert len(chosen) <= DIRECTORIES_LISTED
+        paths += [each.path for each in chosen]
+    assert paths == [f"{ROOT}/00/{each:04}" for each in range(50)] + [f"{ROOT}/00/{each:04}" for each in range(20)]
+
+
+def test_another_service_fills_no_gaps() -> None:
+    bench = with_gaps(tombstones_merge_from=5)
+    chosen = GapSearch().choose(ROOT, bench.bookie.table.tombstones, 1 << 40)
+    assert run(find_gone(ROOT, INSTANCE, chosen), bench.tree, bench.session) == [(21, 21), (23, 23), (27, 27)]
+    assert run(find_gone(ROOT, b"another", chosen), bench.tree, bench.session) == []
+
+
+def test_with_so_many_tombstones_nothing_is_deleted() -> None:
+    bench = bench_with(tombstones_max=2, collect_share_max=1.0)
+    delete(bench, 1, 3, 5)
+    for _ in range(3):
+        bench.collect()
+    assert len(bench.bookie.table) == len(MINE)
+    assert [report for report in bench.reports if "tombstones" in report] == [
+        "there are 0 tombstones -> no ledger is deleted"
+    ]
+    assert bench.answer(add(1, 1)).status is Status.OK
 
 
 def with_dead_ledgers(dead: int, *, live: int = 1) -> MemberBench:

@@ -26,6 +26,7 @@ CONFIG = evolve(
     compact_segments_max=3,
     compact_bytes_per_s=1_000,
     piece_bytes=500,
+    state_small_bytes=100,
 )
 LEDGERS = st.integers(0, 3)
 ENTRIES = st.integers(0, 7)

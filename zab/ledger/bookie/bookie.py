@@ -200,6 +200,9 @@ class Bookie:
         if membership.to_delete:
             self.deletion.add(membership.to_delete)
             membership.to_delete = []
+        if membership.to_fill:
+            self.deletion.fill(membership.to_fill)
+            membership.to_fill = []
         for mine, others in ((effects.notes, membership.notes), (effects.reports, membership.reports)):
             mine += others
             others.clear()
@@ -309,10 +312,9 @@ class Bookie:
         for notes in (self._notes, self.deletion.notes):
             effects.notes += notes
             notes.clear()
-        effects.reports += self.segments.reports
-        self.segments.reports.clear()
-        effects.reports += self.compaction.reports
-        self.compaction.reports.clear()
+        for reports in (self.segments.reports, self.compaction.reports, self.deletion.reports):
+            effects.reports += reports
+            reports.clear()
         effects.takes_adds = not (
             self.checkpoints.is_full or self._journal.pending_bytes >= self._config.journal_pending_bytes
         )

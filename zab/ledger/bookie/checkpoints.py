@@ -7,6 +7,10 @@ into the cache before they are journaled, so the swapped generation, and the seg
 that mark. The state is collected after the swap, in slices, a slice a step: it may be newer than the mark.
 
 One checkpoint is under way at a time, so marks only rise, which is asserted here and where they are written.
+
+A state may be long: millions of ledgers and tombstones. So a flush alone makes no checkpoint as long as little was
+journaled beside the length of the last state (`state_small_bytes`): the journal is kept for longer, and a start replays
+so much more.
 """
 
 from __future__ import annotations
@@ -70,6 +74,8 @@ class Checkpoints:
         self._to_collect: list[int] = []
         self._collected: list[bytes] = []
         self._count = 0
+        self._state_bytes = 0
+        """The length of the last state."""
         self._changed_ms: int | None = None
         """Since when there is something that no checkpoint has, nor the one that is under way."""
         self.jobs: list[Job] = []
@@ -119,8 +125,20 @@ class Checkpoints:
             self._begin_collecting()
 
     def _begin_collecting(self) -> None:
+        if self._may_wait:
+            self.stage = Stage.NONE
+            return
         self.stage = Stage.COLLECTING
         self._to_collect, self._collected, self._count = list(self._table.by_id), [], 0
+
+    @property
+    def _may_wait(self) -> bool:
+        """Whether the state is long, and little was journaled since it was written. Without room, journals have to
+        go."""
+        if self._state_bytes <= self._config.state_small_bytes or self._writes.is_read_only:
+            return False
+        (sequence, offset), (before, begin) = self._next_mark, self.mark
+        return (sequence - before) * self._config.journal_file_bytes + offset - begin < self._state_bytes
 
     def _collect(self) -> None:
         """Pack the next slice of ledgers. Tombstones come last, so that they have every ledger that was deleted."""
@@ -133,6 +151,7 @@ class Checkpoints:
         if not self._to_collect:
             self.stage = Stage.STATE
             tombstones = self._table.tombstones.pack()
+            self._state_bytes = sum(map(len, self._collected)) + len(tombstones)
             self.jobs.append(SaveState(self._next_state, tuple(self._collected), self._count, tombstones))
             self._collected = []
 

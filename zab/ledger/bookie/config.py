@@ -68,6 +68,10 @@ class BookieConfig:
     """A round that would delete a larger share of the ledgers deletes nothing (`collection.py`)."""
     collect_count_max: int = 1_000
     """A round that would delete more ledgers than this deletes nothing."""
+    tombstones_max: int = 4_000_000
+    """With so many runs of tombstones, 16 bytes each, no ledger is deleted any more (`deletion.py`)."""
+    tombstones_merge_from: int = 10_000
+    """From so many runs on, ids between them that are gone from the metadata get tombstones too (`gaps.py`)."""
     compact_share: float = 0.2
     """A segment with a smaller live share is compacted."""
     compact_share_daily: float = 0.8
@@ -92,6 +96,9 @@ class BookieConfig:
     piece_bytes: int = 4 * MIB
     """Segments are written and synced in such pieces, since one long sync would hold up the journal. A flush waits for
     one piece of a compaction at most."""
+    state_small_bytes: int = 4 * MIB
+    """A state that is not longer is written with each checkpoint. A longer one, and so a checkpoint, is written once
+    about as many bytes were journaled since the last one: so no more is written for states than for entries."""
     open_bytes_max: int = 64 * MIB
     """What is replayed at a start is flushed each time it has so many bytes."""
 

@@ -3,6 +3,11 @@
     tombstone in memory, no more adds -> tombstone durable -> dropped
 
 A round may find a million of them. So some are taken in each step, and some dropped, `ledgers_per_step` at most.
+
+Ids between tombstones that are gone from the metadata (`gaps.py`) get tombstones as well, unless a ledger with one is
+here. With `tombstones_max` runs nothing is deleted any more: its space does not come back, and with `ledgers_max`
+ledgers no new ones are taken. That is told. It takes more live ledgers than that in the cluster, or clients that make
+ledgers without metadata.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from zab.ledger.bookie.config import BookieConfig
+from zab.ledger.bookie.gaps import Run
 from zab.ledger.bookie.journal import Journal
 from zab.ledger.bookie.ledgers import LedgerTable
 from zab.ledger.bookie.reads import Reads
@@ -32,6 +38,7 @@ class Deletion:
         reads: Reads,
     ) -> None:
         self._count_max = config.ledgers_per_step
+        self._runs_max = config.tombstones_max
         self._table = table
         self._cache = cache
         self._journal = journal
@@ -44,13 +51,17 @@ class Deletion:
         self._dropped = 0
         self.dropped: list[int] = []
         """Ledgers that are gone from here now; the bookie empties it."""
+        self._gaps: deque[Run] = deque()
+        self._is_full = False
+        self.reports: list[str] = []
+        """The bookie empties it."""
         self.notes: list[str] = []
         """The bookie empties it."""
 
     @property
     def deadline_ms(self) -> int | None:
         """When `step` has something to do."""
-        return 0 if self._waiting or self._may_drop else None
+        return 0 if self._waiting or self._gaps or self._may_drop else None
 
     @property
     def _may_drop(self) -> bool:
@@ -60,8 +71,14 @@ class Deletion:
         """Delete these ledgers, ascending."""
         self._waiting.extend(ledgers)
 
+    def fill(self, gaps: Iterable[Run]) -> None:
+        """These ids are gone, ascending runs of few ids, and the bookie need not have had them."""
+        self._gaps.extend(gaps)
+
     def step(self) -> None:
         """Drop some ledgers whose tombstones are durable, and take some more."""
+        if self._gaps:
+            self._fill([self._gaps.popleft() for _ in range(min(self._count_max, len(self._gaps)))])
         if self._may_drop:
             self._drop(self._to_drop.popleft()[1])
         if self._waiting:
@@ -69,15 +86,31 @@ class Deletion:
 
     def _take(self, ledgers: list[int]) -> None:
         """Take no adds of these ledgers from now on."""
+        runs = runs_of(sorted(ledgers))
+        is_full = len(self._table.tombstones) + len(runs) > self._runs_max
+        if is_full:
+            self._waiting.clear()
+            if not self._is_full:
+                self.reports.append(f"there are {len(self._table.tombstones)} tombstones -> no ledger is deleted")
+        self._is_full = is_full
+        if is_full:
+            return
         self._to_drop.append((self._journal.next_number, ledgers))
-        for first, last in runs_of(ledgers):
-            self._table.tombstones.add_run(first, last)
-            self._writes.note_tombstones(first, last)
+        self._note(runs)
         for each in ledgers:
             ledger = self._table.get(each)
             if ledger is not None:
                 # Until then its next adds would go the shorter way, which looks at no tombstones.
                 ledger.is_fenced = True
+
+    def _fill(self, gaps: list[Run]) -> None:
+        here = self._table.by_id.keys()
+        self._note([(first, last) for first, last in gaps if here.isdisjoint(range(first, last + 1))])
+
+    def _note(self, runs: list[Run]) -> None:
+        self._table.tombstones.add_runs(runs)
+        for first, last in runs:
+            self._writes.note_tombstones(first, last)
 
     def _drop(self, ledgers: list[int]) -> None:
         for each in ledgers:

@@ -16,6 +16,7 @@ from zab.coordination.operations import CoordinationError, ZooKeeperError
 from zab.coordination.steps import Steps
 from zab.ledger.bookie.collection import Candidates, Collection, find_candidates
 from zab.ledger.bookie.config import BookieConfig
+from zab.ledger.bookie.gaps import GapSearch, Run, find_gone
 from zab.ledger.bookie.ledgers import LedgerTable
 from zab.ledger.bookie.registration import NameTaken, register
 from zab.ledger.entries.ids import BookieId
@@ -55,6 +56,9 @@ class Membership:
         self._said: dict[str, str] = {}
         """What was reported of a registration or of a round that did not succeed."""
         self.to_delete: list[int] = []
+        self.to_fill: list[Run] = []
+        """Ids between tombstones that are gone."""
+        self._gaps = GapSearch()
         self.notes: list[str] = []
         self.reports: list[str] = []
 
@@ -150,6 +154,9 @@ class Membership:
                 self.collection.no_round()
         self.reports += self.collection.reports
         self.collection.reports.clear()
+        if is_decided and len(self._table.tombstones) >= self._config.tombstones_merge_from:
+            directories = self._gaps.choose(self._member.root, self._table.tombstones, self._table.highest)
+            self.to_fill += yield from find_gone(self._member.root, self._member.instance, directories)
 
 
 def _refusal(name: str, error: CoordinationError) -> str:

@@ -1,14 +1,15 @@
 """The ids of deleted ledgers, as runs. Nothing is ever taken out.
 
 Ids are never given out again. A bookie that forgot a deleted ledger would take the adds of a writer that was asleep
-while its ledger was recovered and deleted. Ids that follow each other are one run: where all ledgers are on a bookie,
-a million deletions are a few runs; where it has one of ten, nearly each deletion is a run of its own, of 16 bytes.
+while its ledger was recovered and deleted. Ids that follow each other are one run, of 16 bytes: where all ledgers are
+on a bookie, a million deletions are a few runs; where it has one of ten, nearly each deletion is a run of its own,
+until the ids between them have tombstones too (`gaps.py`).
 """
 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from sys import byteorder
 from typing import Final
@@ -53,6 +54,36 @@ class Tombstones:
             first, last = min(first, self._firsts[low]), max(last, self._lasts[high - 1])
         self._firsts[low:high] = array("q", (first,))
         self._lasts[low:high] = array("q", (last,))
+
+    def add_runs(self, runs: Iterable[tuple[int, int]]) -> None:
+        """Add many runs, ascending and apart from each other: at the cost of one copy of all."""
+        old_firsts, old_lasts, at = self._firsts, self._lasts, 0
+        firsts, lasts = array("q"), array("q")
+        for first, last in runs:
+            assert 0 <= first <= last
+            low = max(bisect_right(old_lasts, first - 2), at)
+            high = max(bisect_right(old_firsts, last + 1), at)
+            firsts += old_firsts[at:low]
+            lasts += old_lasts[at:low]
+            if low < high:
+                first, last = min(first, old_firsts[low]), max(last, old_lasts[high - 1])
+            if lasts and lasts[-1] >= first - 1:
+                lasts[-1] = max(lasts[-1], last)
+            else:
+                firsts.append(first)
+                lasts.append(last)
+            at = high
+        self._firsts, self._lasts = firsts + old_firsts[at:], lasts + old_lasts[at:]
+
+    def first_from(self, ledger: int) -> int | None:
+        """The lowest id from this one on."""
+        at = bisect_left(self._lasts, ledger)
+        return max(ledger, self._firsts[at]) if at < len(self._lasts) else None
+
+    def gaps(self, begin: int, end: int) -> list[tuple[int, int]]:
+        """What is between the runs that have ids from `begin` to `end`, within these bounds."""
+        low, high = bisect_left(self._lasts, begin), bisect_right(self._firsts, end)
+        return [(self._lasts[at] + 1, self._firsts[at + 1] - 1) for at in range(low, high - 1)]
 
     def pack(self) -> bytes:
         """The runs as bytes: first and last id of each, big-endian, 8 bytes each."""

@@ -114,6 +114,7 @@ def open_bookie(
         compact_bytes_per_s=20 * profile.segment_bytes,
         piece_bytes=profile.segment_bytes // 4,
         open_bytes_max=profile.segment_bytes,
+        state_small_bytes=profile.segment_bytes // 10,
     )
     disk = machine.disk
     uuid = bookie_id.encode().ljust(UUID_BYTES)
