@@ -322,7 +322,7 @@ def test_few_tombstones_are_left_as_they_are() -> None:
 
 
 def test_ids_that_may_be_given_out_now_get_no_tombstones() -> None:
-    """Who makes a ledger may be slow: its id is older than others that were deleted since."""
+    """A client may be slow to make its ledger: its id is older than others that were deleted since."""
     tombstones = Tombstones((each, each) for each in range(0, 40_000, 10))
     chosen = GapSearch().choose(ROOT, tombstones, 39_990)
     assert [each.path for each in chosen] == [f"{ROOT}/00/{each:04}" for each in range(2)]
