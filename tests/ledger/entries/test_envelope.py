@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zab.ledger.entries import digests
 from zab.ledger.entries.digests import DIGEST_BYTES, DigestType
 from zab.ledger.entries.envelope import (
     Digest,
@@ -18,6 +21,7 @@ from zab.ledger.entries.envelope import (
 )
 from zab.ledger.entries.ids import ID_MAX, NONE, is_bookie_id
 from zab.ledger.entries.keys import KEY_BYTES, NO_KEY, hmac_key, master_key
+from zab.wire import checksums
 
 HELLO = Entry(ledger=1, entry=0, last_confirmed=NONE, length=5, payload=b"hello")
 
@@ -97,6 +101,19 @@ def test_an_envelope_of_another_entry_is_a_mismatch(entry: Entry, digest: Digest
     for ledger, number in ((entry.ledger ^ 1, entry.entry), (entry.ledger, entry.entry ^ 1)):
         with pytest.raises(DigestMismatchError, match=r"instead of entry"):
             digest.open(envelope, ledger, number)
+
+
+def test_without_its_library_a_crc32c_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other digests need none."""
+    checksums.crc32c.cache_clear()
+    digests._crc32c.cache_clear()
+    monkeypatch.setitem(sys.modules, "crc32c", None)
+    with pytest.raises(checksums.MissingLibraryError, match=r"crc32c is not installed: pip install 'zab\[ledgers\]'"):
+        digests.digest_function(DigestType.CRC32C, b"")
+    for each in (DigestType.CRC32, DigestType.HMAC, DigestType.DUMMY):
+        assert len(digests.digest_function(each, b"")(b"header", b"payload")) == DIGEST_BYTES[each]
+    monkeypatch.undo()
+    assert digests.digest_function(DigestType.CRC32C, b"")(b"1234", b"56789") == bytes.fromhex("e3069283")
 
 
 def test_a_high_word_in_a_crc32_is_a_mismatch() -> None:

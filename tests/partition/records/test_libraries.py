@@ -10,14 +10,15 @@ import pytest
 
 from zab.partition.records import libraries
 from zab.partition.records.libraries import MissingLibraryError
+from zab.wire import checksums
 
 
 @pytest.fixture(autouse=True)
 def _loaded_again() -> Iterator[None]:
-    libraries.crc32c.cache_clear()
+    checksums.crc32c.cache_clear()
     libraries.cramjam.cache_clear()
     yield
-    libraries.crc32c.cache_clear()
+    checksums.crc32c.cache_clear()
     libraries.cramjam.cache_clear()
 
 

@@ -7,6 +7,8 @@
 | CRC32C | 4 | the Castagnoli checksum, as a 32-bit number |
 | DUMMY | 0 | nothing |
 
+The checksum of CRC32C comes with `zab[ledgers]`, and is loaded when it is first needed (`zab.wire.checksums`).
+
 A digest covers a header and, after it, a payload. It is between writer and reader: a bookie knows neither its type nor
 its key, so it never checks one.
 """
@@ -16,13 +18,13 @@ from __future__ import annotations
 import enum
 import hmac
 from collections.abc import Callable
+from functools import cache
 from struct import Struct
 from typing import Final, TypeAlias
 from zlib import crc32
 
-from crc32c import crc32c
-
 from zab.ledger.entries.keys import hmac_key
+from zab.wire.checksums import crc32c
 
 
 @enum.unique
@@ -40,23 +42,37 @@ Computed: TypeAlias = Callable[[bytes | memoryview, bytes | memoryview], bytes]
 
 DIGEST_BYTES: Final = {DigestType.CRC32: 8, DigestType.HMAC: 20, DigestType.CRC32C: 4, DigestType.DUMMY: 0}
 
+_EXTRA: Final = "ledgers"
+
 _pack_32 = Struct(">I").pack
 _pack_64 = Struct(">Q").pack
 
 
 def digest_function(digest_type: DigestType, password: bytes) -> Computed:
-    """The function that computes digests of this type for a ledger with this password."""
-    if digest_type is DigestType.HMAC:
-        return _hmac(hmac_key(password))
-    return _WITHOUT_KEY[digest_type]
+    """The function that computes digests of this type for a ledger with this password. Raises MissingLibraryError."""
+    match digest_type:
+        case DigestType.CRC32:
+            return _crc32
+        case DigestType.HMAC:
+            return _hmac(hmac_key(password))
+        case DigestType.CRC32C:
+            return _crc32c()
+        case DigestType.DUMMY:
+            return _nothing
 
 
 def _crc32(header: bytes | memoryview, payload: bytes | memoryview) -> bytes:
     return _pack_64(crc32(payload, crc32(header)))
 
 
-def _crc32c(header: bytes | memoryview, payload: bytes | memoryview) -> bytes:
-    return _pack_32(crc32c(payload, crc32c(header)))
+@cache
+def _crc32c() -> Computed:
+    checksum = crc32c(_EXTRA)
+
+    def computed(header: bytes | memoryview, payload: bytes | memoryview) -> bytes:
+        return _pack_32(checksum(payload, checksum(header)))
+
+    return computed
 
 
 def _nothing(header: bytes | memoryview, payload: bytes | memoryview) -> bytes:
@@ -73,10 +89,3 @@ def _hmac(key: bytes) -> Computed:
         return own.digest()
 
     return computed
-
-
-_WITHOUT_KEY: Final[dict[DigestType, Computed]] = {
-    DigestType.CRC32: _crc32,
-    DigestType.CRC32C: _crc32c,
-    DigestType.DUMMY: _nothing,
-}
