@@ -7,6 +7,8 @@ that waits for the end of a pipe which only this process holds open.
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import socket
 import subprocess
 import time
@@ -64,6 +66,15 @@ class GuardedProcess:
         """SIGTERM, without waiting for anything."""
         if self.process is not None:
             self.process.terminate()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """It stands still inside of the block (SIGSTOP)."""
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
 
     def wait(self, seconds: float = STOP_SECONDS) -> int:
         """Wait until it has ended by itself. Returns its exit code."""

@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +28,6 @@ from attrs import define, field
 from tests.chaos.brokers.cluster import SESSION_SECONDS, ChaosBroker, Cluster
 from tests.chaos.brokers.history import Partition
 from tests.rigs.namespaces import Namespaces
-from tests.rigs.processes import GuardedProcess
 
 FAILOVER_SECONDS: Final = 60.0
 PROBE_SECONDS: Final = 0.02
@@ -176,7 +174,7 @@ class Faults:
         self.say(f"broker {victim.broker_id}")
         self.cluster.stopped.add(victim.broker_id)
         try:
-            with self._failover(victim, is_final=False), self._stopped(victim):
+            with self._failover(victim, is_final=False), victim.paused():
                 time.sleep(SESSION_SECONDS + self.random.uniform(1, 4))
         finally:
             self.cluster.stopped.discard(victim.broker_id)
@@ -184,16 +182,8 @@ class Faults:
     def pause_member(self) -> None:
         victim = self.random.choice(self.cluster.ensemble.members)
         self.say(f"member {victim.server_id}")
-        with self._stopped(victim):
+        with victim.paused():
             time.sleep(SESSION_SECONDS + self.random.uniform(1, 3))
-
-    @contextlib.contextmanager
-    def _stopped(self, victim: GuardedProcess) -> Iterator[None]:
-        os.kill(victim.pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            os.kill(victim.pid, signal.SIGCONT)
 
     # -------------------------------------------------------------------------------------------------------- networks
 
