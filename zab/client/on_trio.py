@@ -26,6 +26,7 @@ from zab.client.core.hosts import Host, Place
 from zab.client.core.runtime import Runtime
 from zab.client.core.servers import PROBE_WAIT_S, Dial, HangUp, Probe, Wish
 from zab.client.forks import Origin
+from zab.client.nursery import hidden_nursery
 from zab.client.tls import ENDED
 
 __all__ = ["Dialler", "connect"]
@@ -54,27 +55,16 @@ async def _connect(hosts: str, dial: Dialler | None, options: Options) -> AsyncI
         OnTrio(tcp(context_of(options)), resolves=True) if dial is None else OnTrio(_by_host(dial), resolves=False)
     )
     runtime = new_runtime(backend, hosts, options)
-    try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(backend.run, runtime)
-            try:
-                await runtime.wait_connected(connect_wait_ms(runtime))
-                yield Client(runtime)
-            finally:
-                if backend.origin.is_forked:
-                    runtime.abandon()
-                else:
-                    await runtime.close()
-    except BaseExceptionGroup as group:
-        # The nursery is an internal of this function: what the caller's block raises is raised unchanged.
-        if len(group.exceptions) != 1:
-            raise
-        alone = group.exceptions[0]
-        context = alone.__context__
+    async with hidden_nursery() as nursery:
+        nursery.start_soon(backend.run, runtime)
         try:
-            raise alone
+            await runtime.wait_connected(connect_wait_ms(runtime))
+            yield Client(runtime)
         finally:
-            alone.__context__ = context
+            if backend.origin.is_forked:
+                runtime.abandon()
+            else:
+                await runtime.close()
 
 
 class AddressDialler(Protocol):

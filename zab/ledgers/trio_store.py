@@ -9,6 +9,7 @@ from random import Random
 import trio
 
 from zab.client import Client
+from zab.client.nursery import hidden_nursery
 from zab.ledgers.on_trio import TrioLoop
 from zab.ledgers.settings import StoreSettings, settings_of
 from zab.ledgers.store import LedgerStore
@@ -36,24 +37,13 @@ async def open_store(
         raise RuntimeError(
             "zab.ledgers needs trio; zab.ledgers.aio is the same for asyncio, zab.ledgers.sync for threads"
         )
-    try:
-        async with trio.open_nursery() as nursery:
-            await nursery.start(loop.run, store.driving.turn)
-            try:
-                await store.begin(has_root=has_root)
-                yield store
-            finally:
-                with trio.move_on_after(of.close_wait_ms / 1000, shield=True):
-                    await store.end()
-                store.close()
-                loop.stop()
-    except BaseExceptionGroup as group:
-        # The nursery is an internal of this function: what the caller's block raises is raised unchanged.
-        if len(group.exceptions) != 1:
-            raise
-        alone = group.exceptions[0]
-        context = alone.__context__
+    async with hidden_nursery() as nursery:
+        await nursery.start(loop.run, store.driving.turn)
         try:
-            raise alone
+            await store.begin(has_root=has_root)
+            yield store
         finally:
-            alone.__context__ = context
+            with trio.move_on_after(of.close_wait_ms / 1000, shield=True):
+                await store.end()
+            store.close()
+            loop.stop()
