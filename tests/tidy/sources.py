@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -20,7 +21,13 @@ def text_of(path: Path) -> str:
 
 @cache
 def parsed(path: Path) -> ast.Module:
-    return ast.parse(text_of(path))
+    # Trees are kept for good: the garbage collector need not look at all of them again and again.
+    gc.disable()
+    try:
+        return ast.parse(text_of(path))
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @cache
@@ -35,12 +42,21 @@ MODULES = {module_of(path): path for path in SOURCES}
 
 def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """(line, dotted name) of everything that is imported, at the top, in functions and for types alone."""
-    for found in ast.walk(tree):
+    for found in _statements(tree):
         if isinstance(found, ast.Import):
             yield from ((found.lineno, alias.name) for alias in found.names)
         elif isinstance(found, ast.ImportFrom) and found.module:
             for alias in found.names:
                 yield found.lineno, f"{found.module}.{alias.name}"
+
+
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """All statements, without the expressions in them, which are most of a tree."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        inner = getattr(tree, name, ())
+        for found in inner if isinstance(inner, list) else ():
+            yield found
+            yield from _statements(found)
 
 
 @cache
