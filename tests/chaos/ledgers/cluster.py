@@ -12,18 +12,20 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import trio
 from attrs import define
 
 from tests.rigs.namespaces import Namespaces
 from tests.rigs.processes import GuardedProcess, ended
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
-from zab.client import NoNodeError, ZabError
-from zab.client.sync import connect
+from zab.client import ZabError, connect, sync
+from zab.ledgers import open_store
 from zab.testing.kit.ports import free_ports
 
 MEMBERS: Final = 3
@@ -67,8 +69,6 @@ class ChaosBookie(GuardedProcess):
         lines = {
             "bookiePort": self.port,
             "advertisedAddress": self.host,
-            "allowLoopback": "true",
-            "journalDirectory": self.directory / "files",
             "ledgerDirectories": self.directory / "files",
             "metadataServiceUri": f"zk+hierarchical://{hosts.replace(',', ';')}{ROOT}",
             **SETTINGS,
@@ -91,7 +91,7 @@ class Cluster:
 
     def registered(self) -> frozenset[str]:
         """The bookies that take entries, as the coordination service says; none if it does not answer."""
-        with contextlib.suppress(ZabError, NoNodeError), connect(self.hosts) as zk:
+        with contextlib.suppress(ZabError), sync.connect(self.hosts) as zk:
             return frozenset(zk.get_children(f"{ROOT}/available")) - {"readonly"}
         return frozenset()
 
@@ -115,6 +115,11 @@ class Cluster:
             time.sleep(0.2)
 
 
+async def _format(hosts: str) -> None:
+    async with connect(hosts) as zk, open_store(zk, has_root=False) as store:
+        assert await store.format(str(uuid.uuid4()))
+
+
 @contextlib.contextmanager
 def cluster(
     directory: Path, net: Namespaces | None, program: Sequence[str] = ("-m", "zab.bookie")
@@ -128,6 +133,7 @@ def cluster(
         lines = [{**servers, "clientPortAddress": net.address(number), "clientPort": 2181} for number in numbers]
         lines = [{**each, "quorum.insecure": "true"} for each in lines]
     with zab_servers(MEMBERS, directory=directory, configuration=MEMBER_LINES, each=lines, on=net) as ensemble:
+        trio.run(_format, ensemble.hosts)
         bookies = {}
         for number, port in enumerate(free_ports(BOOKIES), start=1):
             machine = MEMBERS + number
