@@ -6,6 +6,7 @@ judges.
     w.append("a", "b"), w.close()                   both in one turn; what its callers are told is in `outcomes`
     r = story.recoverer(); r.recover(w.ledger)      its outcome is in `ended`
     story.reader().follow(w.ledger)                 what it was given is in `found`
+    a = story.replicator()                          auto-recovery; what it says is in `notes`
     story.hold(w, 1, is_add)                        requests to b1 wait from now on, until `release` or `forget`
     story.hold_answers(w, 1)                        the same for the answers of b1
     story.cut(w)                                    it does not hear of the coordination service, until `reconnect`
@@ -20,13 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import attrs
 
 from zab.coordination.steps import Steps
 from zab.ledger.entries.ids import BookieId
 from zab.ledger.metadata.ledger_metadata import Fragment, LedgerMetadata
+from zab.ledger.replication.events import AuditorSettings, CheckSettings, WorkerSettings
 from zab.ledger.store.events import Answered, BookieLost
 from zab.ledger.store.ledgers import CreatedAndRecovered, create_ledger
 from zab.ledger.wire.messages import AddEntry, ReadEntry, Request
@@ -35,12 +37,13 @@ from zab.ledger.writer.events import Append, Appended, Close
 from zab.ledger.writer.settings import WriterSettings
 from zab.simulator.coordination.service import SERVICE
 from zab.simulator.ledgers.bookie_process import BookieProcess
-from zab.simulator.ledgers.client_process import LedgerClient
+from zab.simulator.ledgers.client_process import Hosted, LedgerClient
 from zab.simulator.ledgers.cluster import ROOT, LedgerCluster
 from zab.simulator.ledgers.plan import Plan
 from zab.simulator.ledgers.profile import Profile
 from zab.simulator.ledgers.reader import ReaderProcess
 from zab.simulator.ledgers.recoverer import RecovererProcess
+from zab.simulator.ledgers.replicator import ReplicatorProcess
 from zab.simulator.ledgers.writer import WriterProcess, Writing
 from zab.simulator.world.schedule import MS
 
@@ -180,6 +183,34 @@ class StoryReader(ReaderProcess):
         super()._over(token, outcome)
 
 
+class StoryReplicator(ReplicatorProcess):
+    """Audits and repairs, with short times."""
+
+    auditor_settings: ClassVar[dict[str, int]] = {}
+
+    def begin(self) -> None:
+        self.notes: list[str] = []
+        super().begin()
+
+    def _auditor_settings(self) -> AuditorSettings:
+        settings = {"ledgers_check_ms": 0, "bookies_check_ms": 0, "retry_ms": 500}
+        return AuditorSettings(**(settings | self.auditor_settings))
+
+    def _worker_settings(self) -> WorkerSettings:
+        return WorkerSettings(
+            request_timeout_ms=self.profile.request_timeout_ms,
+            open_grace_ms=2_000,
+            poll_ms=100,
+            retry_ms=200,
+            retry_max_ms=1_000,
+            check=CheckSettings(request_timeout_ms=self.profile.request_timeout_ms),
+        )
+
+    def effect(self, hosted: Hosted, effect: Any) -> None:
+        super().effect(hosted, effect)
+        self.notes.append(effect.text)
+
+
 @attrs.define(eq=False)
 class Hold:
     """What waits: each with what sends it."""
@@ -268,6 +299,11 @@ class Story:
 
     def reader(self) -> StoryReader:
         return self._client(StoryReader)
+
+    def replicator(self, **auditor: int) -> StoryReplicator:
+        """`auditor`: what differs in its settings."""
+        kind = type("Replicator", (StoryReplicator,), {"auditor_settings": auditor})
+        return self._client(kind)
 
     def _client(self, kind: type[Client]) -> Client:
         cluster, number = self.cluster, len(self.cluster.clients) + 1
@@ -399,7 +435,7 @@ def _profile(bookies: int, settings: dict[str, Any]) -> Profile:
         "seed": 0,
         "bookies": bookies,
         "quorums": ((3, 3, 2),),
-        **dict.fromkeys(("writers", "recoverers", "readers", "fault_ticks"), 0),
+        **dict.fromkeys(("writers", "recoverers", "readers", "replicators", "fault_ticks"), 0),
         "faults": {},
         "gap_us": 1,
         "append_gap_us": 1,

@@ -246,3 +246,13 @@ def test_g1_what_was_acknowledged_is_where_its_fragment_moves(judge: Judge) -> N
     judge.changed(LEDGER, before.with_ensemble(1, B[2:5]))
     with breaks("G1"):
         judge.changed(LEDGER, before.with_ensemble(0, B[2:5]))
+
+
+def test_repair_a_member_that_takes_the_place_of_another_has_its_entries(judge: Judge) -> None:
+    close(judge, 1)
+    wanted = judge.of(LEDGER).metadata.with_member(0, 1, B[4])
+    judge.has_copy(B[4], LEDGER, 0)
+    with breaks("repair"):
+        judge.changed(LEDGER, wanted)
+    judge.has_copy(B[4], LEDGER, 1)
+    judge.changed(LEDGER, wanted)

@@ -19,6 +19,7 @@ from zab.simulator.world.verdict import SafetyError
 B = tuple(BookieId(f"b{number}") for number in range(1, 8))
 LEDGER = 7
 PATH = "/7"
+LOCK = "/lock"
 
 
 class Ledgers:
@@ -30,8 +31,12 @@ class Ledgers:
         self.session = self.tree.begin_session()
         self.judge = Judge()
         judge = MetadataJudge(
-            *(self.tree, self.judge), lambda path: LEDGER if path == PATH else None, lambda data: self._of(data)
+            *(self.tree, self.judge),
+            lambda path: LEDGER if path == PATH else None,
+            lambda data: self._of(data),
+            lambda _ledger: LOCK,
         )
+        assert self.tree.apply(self.session, Create(LOCK, ephemeral=True)).ok
         self.tree.before_write = judge.before_write
 
     def _of(self, data: bytes) -> LedgerMetadata:
@@ -150,3 +155,12 @@ def test_a_ledger_that_goes_is_known_to_be_gone(ledgers: Ledgers) -> None:
     ledgers.write(ledgers.now.closed_at(-1, 0))
     assert ledgers.tree.apply(ledgers.session, Delete(PATH)).ok
     assert ledgers.judge.of(LEDGER).is_deleted
+
+
+def test_locks_repair_replaces_a_member_in_the_session_that_has_the_lock(ledgers: Ledgers) -> None:
+    ledgers.write(ledgers.now.with_ensemble(1, B[1:4]))
+    repaired = ledgers.now.with_member(0, 1, B[6])
+    ledgers.session = ledgers.tree.begin_session()
+    with pytest.raises(SafetyError) as found:
+        ledgers.write(repaired)
+    assert found.value.rule == "locks"

@@ -11,6 +11,7 @@ from zab.ledger.bookie.cookie_check import CookieError
 from zab.ledger.entries.ids import BookieId
 from zab.ledger.metadata.paths import ledger_of
 from zab.ledger.metadata.serialized import decode_metadata
+from zab.ledger.metadata.underreplication import lock_path
 from zab.ledger.store.bookies import format_root
 from zab.simulator.coordination.service import CoordinationService
 from zab.simulator.ledgers.bookie_judge import BookieJudge
@@ -67,7 +68,9 @@ class LedgerCluster(Cluster):
             lag=profile.lag,
         )
         self._format()
-        metadata_judge = MetadataJudge(self.service.tree, self.judge, partial(ledger_of, ROOT), decode_metadata)
+        metadata_judge = MetadataJudge(
+            self.service.tree, self.judge, partial(ledger_of, ROOT), decode_metadata, partial(lock_path, ROOT)
+        )
         self.service.tree.before_write = metadata_judge.before_write
         self.world = World(schedule, network, self.trace, profile.turn_us)
         self.bookies = {number: self._machine(number, self._boot_bookie) for number in range(1, profile.bookies + 1)}

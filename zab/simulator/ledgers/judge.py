@@ -7,6 +7,7 @@ guarantees of a ledger.
     "G4"        acknowledgements come in the order of entries, without gaps
     "G5"        what is at or below any LAC that was sent or shown was acknowledged, and stays
     "G6"        each entry of a ledger that is closed has an ack quorum of copies on the bookies that its metadata name
+    "repair"    a bookie that takes the place of another has what that one had to have, before the metadata name it
     outcomes    what was said not to be written is never read; what nobody knows about is read once at most
 
 A copy counts from the moment when its bookie says OK. One that is lost with a disk was one: it counts where promises
@@ -108,6 +109,12 @@ class Judge:
     def not_closed(self) -> list[int]:
         """The ledgers that are there and not closed."""
         return [each.id for each in self.ledgers.values() if not each.is_deleted and not each.metadata.is_closed]
+
+    @property
+    def not_repaired(self) -> list[int]:
+        """The closed ledgers that name a bookie which lost its disk, and have lost no entry."""
+        found = (self.ledgers[each] for each in self.closed)
+        return [each.id for each in found if each.metadata.bookies & self.lost and lost_entry(each, self.lost) is None]
 
     @property
     def closed(self) -> list[int]:
@@ -219,6 +226,7 @@ class Judge:
     def changed(self, ledger: int, metadata: LedgerMetadata) -> None:
         """The metadata of a ledger are these now."""
         known = self.of(ledger)
+        self._judge_members(known, metadata)
         is_end = metadata.is_closed and not known.metadata.is_closed
         is_moved = metadata.last_fragment != known.metadata.last_fragment
         known.metadata = metadata
@@ -234,6 +242,23 @@ class Judge:
         demand(known.metadata.is_closed, "states", f"{known.name} is {known.metadata.state.name}, and is deleted")
         known.is_deleted = True
         self.counts["ledgers deleted"] += 1
+
+    def _judge_members(self, known: Ledger, metadata: LedgerMetadata) -> None:
+        """Members of complete fragments are replaced."""
+        complete = len(known.metadata.fragments) - (not known.metadata.is_closed)
+        if len(metadata.fragments) < len(known.metadata.fragments):
+            return
+        pairs = zip(known.metadata.fragments[:complete], metadata.fragments, strict=False)
+        for before, after in ((before, after) for before, after in pairs if before != after):
+            end = known.metadata.end_of(before)
+            assert end is not None
+            self.counts["members replaced by repair"] += 1
+            for entry in range(before.first, end + 1):
+                indexes = write_set(entry, metadata.ensemble_size, metadata.write_quorum)
+                new = {after.ensemble[index] for index in indexes if after.ensemble[index] != before.ensemble[index]}
+                if not new <= known.copies.get(entry, set()):
+                    reason = f"{', '.join(sorted(new))} becomes a member of {known.name} without entry {entry}"
+                    raise SafetyError("repair", reason)
 
     def _judge_move(self, known: Ledger) -> None:
         """The last fragment has other bookies: what was acknowledged stays where it is."""

@@ -1,8 +1,9 @@
 """Disks that are lost: which may be, so that all promises hold, and which ledgers can never be closed without them.
 
-Fewer than Qa replicas of an entry may be lost, for good: nothing is repaired in these runs. A bookie that lost its disk
-never comes back under its name, so it never says that it does not have an entry. A recovery that needs its answer waits
-for ever, and cuts nothing off: such a ledger is **blocked**, which has to be proved from the metadata and the losses.
+Fewer than Qa replicas of an entry may be lost until repair has replaced them; without repair, for good. A bookie that
+lost its disk never comes back under its name, so it never says that it does not have an entry. A recovery that needs
+its answer waits for ever, and cuts nothing off: such a ledger is **blocked**, which has to be proved from the metadata
+and the losses.
 """
 
 from __future__ import annotations
@@ -21,10 +22,16 @@ def may_lose(judge: Judge, bookie: BookieId) -> bool:
 
 
 def _is_within_promise(known: Ledger, bookie: BookieId, lost: Set[BookieId]) -> bool:
-    """For each entry, the bookies that have or had it, and for each fragment, which may get entries yet."""
+    """For each entry, the bookies that have or had it, and for each fragment, which may get entries yet. Where a
+    fragment gets no more entries, they are on its members: those that were replaced do not count."""
     quorum = known.metadata.ack_quorum
     ensembles = [fragment.ensemble for fragment in known.metadata.fragments]
-    groups = [*known.copies.values(), *map(frozenset, ensembles)]
+    first_open = known.metadata.last + 1 if known.metadata.is_closed else known.metadata.last_fragment.first
+    copies = [
+        bookies.intersection(known.ensemble_of(entry)) if entry < first_open else bookies
+        for entry, bookies in known.copies.items()
+    ]
+    groups = [*copies, *map(frozenset, ensembles)]
     return all(len(lost & group) < quorum for group in groups if bookie in group)
 
 

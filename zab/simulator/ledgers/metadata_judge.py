@@ -5,8 +5,7 @@ it is applied.
     "G9"        fragments begin at rising entries, and a fragment that is not the last keeps its first entry
     "G9"        a writer changes the last fragment alone; while a ledger is recovered nobody does, except to close it
     states      open, in recovery, closed: never back
-
-Re-replication changes one member of a fragment that is complete.
+    locks       re-replication changes one member of a fragment that is complete, in the session that has the lock
 """
 
 from __future__ import annotations
@@ -21,7 +20,8 @@ from zab.simulator.world.verdict import SafetyError, demand
 
 
 class MetadataJudge:
-    """See the docstring of the module. `ledger_of`: the ledger whose metadata a path has; None: it is no ledger's."""
+    """See the docstring of the module. `ledger_of`: the ledger whose metadata a path has; None: it is no ledger's.
+    `lock_of`: the path of a ledger's lock."""
 
     def __init__(
         self,
@@ -29,13 +29,15 @@ class MetadataJudge:
         judge: Judge,
         ledger_of: Callable[[str], int | None],
         parse: Callable[[bytes], LedgerMetadata],
+        lock_of: Callable[[int], str],
     ) -> None:
         self._tree = tree
         self._judge = judge
         self._ledger_of = ledger_of
         self._parse = parse
+        self._lock_of = lock_of
 
-    def before_write(self, _session: int, parts: tuple[Write, ...]) -> None:
+    def before_write(self, session: int, parts: tuple[Write, ...]) -> None:
         """These parts are applied next."""
         for part in parts:
             ledger = self._ledger_of(part.path)
@@ -48,7 +50,12 @@ class MetadataJudge:
             elif isinstance(part, Set):
                 before = self._tree.data(part.path)
                 assert before is not None
-                self._judge_change(ledger, self._parsed(ledger, before), self._parsed(ledger, part.data))
+                old, new = self._parsed(ledger, before), self._parsed(ledger, part.data)
+                if _is_repair(old, new):
+                    lock = self._tree.znodes.get(self._lock_of(ledger))
+                    is_owner = lock is not None and lock.stat.ephemeral_owner == session
+                    demand(is_owner, "locks", f"a member of ledger {ledger} is replaced without its lock")
+                self._judge_change(ledger, old, new)
 
     def _parsed(self, ledger: int, data: bytes) -> LedgerMetadata:
         try:
@@ -75,6 +82,12 @@ def _fixed(metadata: LedgerMetadata) -> tuple[object, ...]:
     """What never changes."""
     quorums = (metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
     return (*quorums, metadata.digest_type, metadata.password, metadata.ctime_ms, metadata.token)
+
+
+def _is_repair(old: LedgerMetadata, new: LedgerMetadata) -> bool:
+    """Whether a member of a complete fragment is replaced, and nothing else happens."""
+    complete = len(old.fragments) - (not old.is_closed)
+    return old.state == new.state and old.fragments[:complete] != new.fragments[:complete]
 
 
 def _judge_fragments(name: str, old: LedgerMetadata, new: LedgerMetadata) -> None:

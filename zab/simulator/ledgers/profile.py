@@ -96,6 +96,8 @@ class Profile:
     gc_ms: int
     deletes: float
     """How likely a recoverer deletes a closed ledger, each time that it looks for one to recover."""
+    replicators: int
+    """So many processes of auto-recovery."""
     keeps_promises: bool
     """Whether no more disks are lost than promises allow. Otherwise some ledgers can never be closed."""
     is_merciless: bool = False
@@ -162,6 +164,7 @@ def _drawn(seed: int, rng: Random, bookies: int | None) -> Profile:
         gc_ms=rng.choice((300, 1_000, 5_000)),
         deletes=rng.choice((0.0, 0.3, 0.7)),
         keeps_promises=rng.random() < 0.8,
+        replicators=rng.choice((0, 0, 1, 2)),
     )
     # A ledger is blocked only if several disks are lost while it is open.
     return profile if profile.keeps_promises else attrs.evolve(profile, faults={**profile.faults, "wipe": WIPES})

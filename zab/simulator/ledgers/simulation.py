@@ -7,6 +7,7 @@ every ledger has to be closed.
    live or not, readers follow some. Faults happen for the profile's time. The judges look at everything.
 2. The faults end, and all machines are started. Writers close what they write. Within `RECOVERY_TICKS` every ledger is
    closed, by its writer or by a recoverer. A ledger that lost too many disks to be closed has to be proved so.
+   With auto-recovery, no ledger names a bookie that lost its disk after that, unless it lost an entry.
 3. Every ledger is read whole. What callers of appends were told is right.
 
 Without mercy phases 2 and 3 are left out: lasting faults are never mended, and only safety is judged.
@@ -34,6 +35,7 @@ from zab.simulator.ledgers.plan import Plan
 from zab.simulator.ledgers.profile import draw
 from zab.simulator.ledgers.reader import ReaderProcess
 from zab.simulator.ledgers.recoverer import RecovererProcess
+from zab.simulator.ledgers.replicator import ReplicatorProcess
 from zab.simulator.ledgers.report import Report
 from zab.simulator.ledgers.scope import WHOLE, Scope
 from zab.simulator.ledgers.writer import WriterProcess
@@ -71,6 +73,7 @@ class Simulation(simulation.Simulation):
         self.writers = [self._client(WriterProcess, kept) for _ in range(self.profile.writers)]
         self.recoverers = [self._client(RecovererProcess, kept) for _ in range(self.profile.recoverers)]
         self.readers = [self._client(ReaderProcess, kept) for _ in range(max(1, self.profile.readers))]
+        self.replicators = [self._client(ReplicatorProcess, kept) for _ in range(self.profile.replicators)]
         planned = None if kept is None else kept.faults_of(happened)
         context = LedgerFaultContext(self.ledgers, Random(f"{seed}/faults"))
         self.faults: FaultInjector[LedgerFaultContext] = FaultInjector(
@@ -141,6 +144,8 @@ class Simulation(simulation.Simulation):
 
         self.until(is_closed, RECOVERY_TICKS, self._state, recover)
         self.judge.counts["ledgers blocked"] += len(self.judge.not_closed)
+        if self.replicators:
+            self.until(lambda: not self.judge.not_repaired, RECOVERY_TICKS, self._state)
 
     def _why_blocked(self, ledger: int) -> str | None:
         return why_blocked(self.judge.of(ledger), self.judge.lost)
@@ -158,7 +163,11 @@ class Simulation(simulation.Simulation):
 
     def _state(self) -> str:
         """What is not as it should be, to see why there is no progress."""
-        lines = [f"{each.name}: {each.metadata}" for each in map(self.judge.of, self.judge.not_closed)]
+        lines = [
+            f"{self.judge.of(each).name} is not repaired: {self.judge.of(each).metadata}"
+            for each in self.judge.not_repaired
+        ]
+        lines += [f"{each.name}: {each.metadata}" for each in map(self.judge.of, self.judge.not_closed)]
         lines += [f"{machine.number} is down" for machine in self.ledgers.machines.values() if machine.running is None]
         return "; ".join(lines)
 
