@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -11,6 +11,7 @@ import trio.lowlevel
 
 from tests.ledgers.memory_bookies import SILENCE, MemoryBookies, memory_bookies
 from tests.rigs.in_process import members_here
+from tests.rigs.waiting import until_async
 from zab.client import connect
 from zab.ledger.metadata.ledger_metadata import LedgerState
 from zab.ledger.wire.messages import AddEntry, ReadBatch, ReadEntry, answer_without
@@ -66,13 +67,6 @@ async def test_entries_are_read_as_they_were_appended(ensemble) -> None:
             assert await ticket.done() == 1
         reader = await store.open(ledger.id)
         assert [(entry.id, entry.payload) async for entry in reader.entries()] == [(0, b"a"), (1, b"b")]
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    """Wait for it, ten seconds at most."""
-    with trio.fail_after(10):
-        while not is_so():  # noqa: ASYNC110 (nothing tells a test of it)
-            await trio.sleep(0.005)
 
 
 async def payloads(reader) -> list[bytes]:
@@ -134,7 +128,7 @@ async def test_a_bookie_that_hangs_is_replaced_and_hung_up_on(ensemble) -> None:
         assert await ledger.append(b"b") == 1
         assert slow.id not in ledger.metadata.last_fragment.ensemble
         slow.gate.set()
-        await until(lambda: not slow.streams)
+        await until_async(lambda: not slow.streams)
 
 
 async def test_without_bookies_to_replace_it_the_writer_seals(ensemble) -> None:
@@ -175,7 +169,7 @@ async def test_a_writer_that_is_fenced_does_not_know_and_finds_out(ensemble) -> 
                     recovered.append(await theirs.recover(ledger.id))
 
                 nursery.start_soon(recover)
-                await until(lambda: watching.metadata.state is not LedgerState.OPEN)
+                await until_async(lambda: watching.metadata.state is not LedgerState.OPEN)
                 for each in kept:
                     each.fenced = True
                 for gate in gates:
@@ -359,7 +353,7 @@ async def test_a_tail_follows_the_writer_to_the_end(ensemble) -> None:
                 nursery.start_soon(follow)
                 for each in range(5):
                     await ledger.append(b"%d" % each)
-                    await until(lambda each=each: len(found) > each)
+                    await until_async(lambda each=each: len(found) > each)
                 assert await reader.read_last_confirmed() >= 3
                 await ledger.close()
         assert found == [b"%d" % each for each in range(5)]

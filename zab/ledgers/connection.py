@@ -107,7 +107,7 @@ class BookieConnection:
             self._await(request, asker, now_ms)
 
     def send_add(self, request: AddEntry, frame: bytes, asker: Asker, now_ms: int) -> bool:
-        """The same for an add in v2 with this frame. False: it cannot be sent here now."""
+        """As `send`, for an add in v2 with this frame. False: it cannot be sent here now."""
         if self._transport is None and not self._is_dialled(request, asker, now_ms):
             return True
         if not self._channel.await_add(request):

@@ -159,7 +159,7 @@ class ClientChannel:
         return v2.auth_frame(v2.reply_to(v2.VERSION, v2.AUTH), v3.auth_message(request.plugin, request.payload))
 
     def await_add(self, request: AddEntry) -> bool:
-        """The same for an add in v2 whose frame the caller has (`v2.add_request_frame`), since every bookie of a write
+        """As `encode`, for an add in v2 whose frame the caller has (`v2.add_request_frame`), since every bookie of a write
         set is sent the same one. False: it cannot be sent now."""
         key = (request.ledger, request.entry)
         waiting = self._adds.get(key)
