@@ -49,7 +49,7 @@ class Wire:
         self.socket.sendall(b"".join(map(self.channel.encode, requests)))
 
     def answers(self, count: int) -> list[tuple[Request, Answer]]:
-        """The next so many answers, each with its request. Raises TimeoutError, ConnectionError."""
+        """The next answers, at least so many, each with its request. Raises TimeoutError, ConnectionError."""
         found: list[tuple[Request, Answer]] = []
         while len(found) < count:
             data = self.socket.recv(1 << 20)
@@ -58,7 +58,6 @@ class Wire:
             answered, error = self.channel.feed(data)
             assert error is None, error
             found += answered
-        assert len(found) == count, found
         return found
 
     def ask(self, request: Request) -> Answer:

@@ -15,7 +15,7 @@ import pytest
 from tests.docs.page_steps import steps
 from tests.rigs.waiting import PATIENCE_SECONDS
 from tests.tidy.sources import ROOT
-from zab.cli.servers.local_ensemble import BROKER_HTTP_OFFSET, OFFSETS
+from zab.cli.servers.local_ensemble import HTTP_OFFSET, OFFSETS
 from zab.testing.kit.ports import free_ports, free_ports_in_a_row
 
 pytestmark = [pytest.mark.process, pytest.mark.long]
@@ -31,10 +31,10 @@ class Reader:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         shown = "2181", "9092", "9093"
-        offsets = (0, BROKER_HTTP_OFFSET)
+        offsets = (0, HTTP_OFFSET)
         ports = (free_ports_in_a_row(1, OFFSETS), free_ports_in_a_row(1, offsets), *free_ports(1))
         self._ports = dict(zip(shown, map(str, ports), strict=True))
-        self._ports["10092"] = str(ports[1] + BROKER_HTTP_OFFSET)
+        self._ports["10092"] = str(ports[1] + HTTP_OFFSET)
         self._environment = {
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",

@@ -4,7 +4,8 @@ Requests of one connection are given to the bookie in the order in which they ca
 request that may not go on yet is held, with all that follow it, and the connection is not read from until it goes on:
 
     an add          while the bookie takes none (`Effects.takes_adds`), or `ADDS_MAX` of this connection are under way
-    anything else   while `READS_MAX` of this connection are under way, or its client takes no answers
+    anything else   while `READS_MAX` of this connection are under way, or its client takes no answers, or those that
+                    are under way will probably have more bytes than may wait for it: as its last answers had
 
 So a client is slowed down by its socket, and is not refused.
 
@@ -19,6 +20,7 @@ Not here: sockets; what a request means (`zab.ledger.bookie`); the limits on all
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final
 
@@ -29,6 +31,7 @@ from zab.wire.frames import FrameReader
 
 ADDS_MAX: Final = 50_000
 READS_MAX: Final = 1_000
+ANSWER_BYTES_MIN: Final = 1024
 
 
 class Closing(IntEnum):
@@ -54,6 +57,8 @@ class BookieConnection:
     """Adds that are under way."""
     reads: int = 0
     """Other requests that are under way."""
+    answer_bytes: int = ANSWER_BYTES_MIN
+    """How large its answers probably are: as the largest of the last ones was."""
     large_frame_bytes: int = 0
     """The size of the large frame that has begun, if there is one (`zab.wire.large_frames`)."""
     waits_for_room: bool = False
@@ -69,6 +74,21 @@ class BookieConnection:
     def is_slow(self) -> bool:
         """Whether its client does not take its answers."""
         return self.out_bytes + self.unsent_bytes > self.unsent_bytes_max
+
+    def reads_max(self) -> int:
+        """How many requests that are no adds may be under way: at least one, unless it takes no answers."""
+        room = self.unsent_bytes_max - self.out_bytes - self.unsent_bytes
+        return 0 if room < 0 else min(READS_MAX, max(1, room // self.answer_bytes))
+
+    def say(self, pieces: Sequence[bytes]) -> None:
+        """Put an answer into the output."""
+        size = 0
+        for piece in pieces:
+            size += len(piece)
+        self.out += pieces
+        self.out_bytes += size
+        expected = self.answer_bytes
+        self.answer_bytes = size if size > expected else max(ANSWER_BYTES_MIN, expected - (expected - size >> 3))
 
     @property
     def paused(self) -> bool:

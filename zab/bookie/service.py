@@ -16,7 +16,7 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
@@ -53,11 +53,14 @@ from zab.ledger.bookie.segment import ForeignFileError
 from zab.ledger.entries.ids import BookieId
 from zab.ledger.metadata.cookies import Cookie
 from zab.ledger.metadata.ledger_metadata import InvalidMetadataError
-from zab.ledger.metadata.service_info import ServiceInfo, bookie_endpoint, encode_service_info
+from zab.ledger.metadata.service_info import Endpoint, ServiceInfo, bookie_endpoint, encode_service_info
 from zab.ledger.store.bookies import RACK, read_instance
 from zab.service.failure import CONFIG_ERROR, DATA_DIRECTORY_ERROR, ServerFailedError
 from zab.wire.client_protocol import ClientProtocol
 from zab.wire.frames import LENGTH_BYTES, FrameReader
+
+if TYPE_CHECKING:
+    from zab.bookie.http_services import HttpServices
 
 STOP_SECONDS: Final = 30.0
 TRY_AGAIN_SECONDS: Final = 1.0
@@ -122,14 +125,7 @@ async def serve(settings: BookieSettings, supervised: Supervised, surroundings: 
         bookie = Bookie(core, opened, now_ms(), start.member(known))
         journal_files = JournalFiles(directories.disk, core, known.identity, opened.mark[0])
         threads = Threads(directories, journal_files, start.entry_files, mailbox, settings.requests.read_threads)
-        coordination = Coordination(
-            settings.metadata.uri.hosts,
-            settings.metadata.session_timeout_ms,
-            mailbox.put,
-            OpenAccess(),
-            surroundings.dial,
-            _warn,
-        )
+        coordination = _coordination(settings, mailbox, surroundings.dial)
         clients = _clients(settings, loop)
         ports = Ports(
             clock=SystemClock(),
@@ -147,6 +143,9 @@ async def serve(settings: BookieSettings, supervised: Supervised, surroundings: 
         if settings.space.forced_read_only:
             mailbox.leave(Ordered(read_only=True))
         mailbox.leave(directories.space())
+        http = await _open_http(settings, turn, threads, start.bookie, mailbox)
+        if http is not None:
+            closing.callback(http.close)
         threads.start()
         clients.listen(sock)
         supervised.opened(loop)
@@ -158,6 +157,8 @@ async def serve(settings: BookieSettings, supervised: Supervised, surroundings: 
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(coordination.run)
+                if http is not None:
+                    nursery.start_soon(http.run)
                 supervised.ready()
                 await loop.run(turn)
         except* ServerFailedError as group:
@@ -168,6 +169,11 @@ async def serve(settings: BookieSettings, supervised: Supervised, surroundings: 
                 await trio.to_thread.run_sync(end, STOP_SECONDS)
         if failures:
             raise failures[0]
+
+
+def _coordination(settings: BookieSettings, mailbox: Mailbox[Input], dial: Dialler | None) -> Coordination:
+    metadata = settings.metadata
+    return Coordination(metadata.uri.hosts, metadata.session_timeout_ms, mailbox.put, OpenAccess(), dial, _warn)
 
 
 def _warn(sentence: str, reason: str) -> None:
@@ -199,6 +205,20 @@ def _clients(settings: BookieSettings, loop: Loop) -> ClientSockets[BookieConnec
         return BookieConnection(host, port, frames, requests.unsent_bytes_max)
 
     return ClientSockets(loop, ClientProtocol(connect_client, Closing.AT_ONCE), keep_alive=True)
+
+
+async def _open_http(
+    settings: BookieSettings, turn: BookieTurn, threads: Threads, bookie: BookieId, mailbox: Mailbox[Input]
+) -> HttpServices | None:
+    """The port of metrics and administration; None: the settings name none."""
+    if not settings.http.enabled:
+        return None
+    # The HTTP libraries take a fifth of a second to import.
+    from zab.bookie.http_services import HttpServices
+
+    http = HttpServices(settings, turn, threads, bookie, mailbox.put, turn.note)
+    await http.open()
+    return http
 
 
 @attrs.frozen
@@ -300,7 +320,11 @@ class _Start:
     def member(self, known: _Known) -> Member:
         """Its name, and what it registers, in the coordination service."""
         properties = {RACK: self._settings.place.rack} if self._settings.place.rack else {}
-        info = ServiceInfo((bookie_endpoint(self.host, self.port),), properties)
+        endpoints = [bookie_endpoint(self.host, self.port)]
+        http = self._settings.http
+        if http.enabled and http.port:
+            endpoints.append(Endpoint("httpserver", http.port, http.host, "http"))
+        info = ServiceInfo(tuple(endpoints), properties)
         root = self._settings.metadata.uri.root
         return Member(root, self.bookie, known.instance.encode(), encode_service_info(info))
 

@@ -259,6 +259,20 @@ class CollectionSettings:
 
 
 @frozen(kw_only=True)
+class HttpSettings:
+    """The port of metrics, health and administration."""
+
+    enabled: bool = setting(
+        "httpServerEnabled", False, BOOLEAN, "true/false", "Whether there is an HTTP port for administration."
+    )
+    port: int = setting("httpServerPort", 8080, _PORT, "port", "That port. 0: a free one.")
+    host: str = setting(
+        *("httpServerHost", "127.0.0.1", host_name, "host"),
+        "Its address: by default this machine alone, since it asks nobody for a login. BookKeeper's is 0.0.0.0.",
+    )
+
+
+@frozen(kw_only=True)
 class BookieSettings:
     """All settings of a bookie."""
 
@@ -268,6 +282,7 @@ class BookieSettings:
     storage: StorageSettings = block(StorageSettings)
     space: SpaceSettings = block(SpaceSettings)
     collection: CollectionSettings = block(CollectionSettings)
+    http: HttpSettings = block(HttpSettings)
     audit: AuditSettings = block(AuditSettings, "audit.")
     warnings: tuple[str, ...] = ()
     """Keys without effect: sentences, each with its line."""

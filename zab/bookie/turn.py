@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 import attrs
 
 from zab.bookie.audit import LedgersDeleted, ModeChanged
-from zab.bookie.connection import ADDS_MAX, READS_MAX, BookieConnection, Closing
+from zab.bookie.connection import ADDS_MAX, BookieConnection, Closing
 from zab.bookie.meters import Meters
 from zab.coordination.driver import Submit
 from zab.ledger.bookie.bookie import Bookie
@@ -36,8 +36,9 @@ from zab.ledger.bookie.events import (
 )
 from zab.ledger.wire.codec import Decoded, Refused, ServerRequest, decode_run, encode_answer
 from zab.ledger.wire.frames import ProtocolError
-from zab.ledger.wire.messages import Added, AddEntry, Answer, Authenticate, Authenticated
+from zab.ledger.wire.messages import Added, AddEntry, Answer, Authenticate, Authenticated, EntryRead
 from zab.ledger.wire.status import Status
+from zab.ledger.wire.v2 import V2Reply, entry_read_head
 from zab.service.audit import Record, Refusal
 from zab.service.ports import Audit, Clock, Operator
 from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected
@@ -48,6 +49,8 @@ from zab.wire.together import Together
 TURN_NS: Final = 4_000_000
 NO_LOGIN: Final = "AuthDisabledPlugin"
 """What BookKeeper's bookie without logins says to a client that wants to log in: it may go on."""
+APART_BYTES: Final = 4 << 10
+"""Larger entries are sent from where they are, without a copy of them for their frame."""
 UNSENT_NOTED_MIN: Final = 64 << 10
 OTHER_HELD_BYTES: Final = 100
 """What a held request counts that is no add."""
@@ -146,17 +149,18 @@ class BookieTurn:
         self._carry_out(effects, now_us)
         if effects.answers:
             self._answer(effects.answers, began_us, now_us)
-        has_more = self._go_on(effects)
         self._limit_unsent()
         ports.clients.flush(self._dirty, now)
         self._dirty.clear()
+        # Only now it is known what their sockets have taken.
+        self._go_on(effects)
         ports.clients.accept(now)
         took_ns = ports.clock.monotonic_ns() - started_ns
         ports.clients.adapt_budget(took_ns)
         self.longest_ns = max(self.longest_ns, took_ns)
         if effects.failure is not None:
             ports.operator.stop(effects.failure)
-        return has_more or ports.clients.has_news or bool(answers) or bool(self._closed)
+        return ports.clients.has_news or bool(answers or self._closed or self._dirty)
 
     def next_deadline(self) -> int:
         """When the next turn is due although nothing happens."""
@@ -194,6 +198,20 @@ class BookieTurn:
                 effects.failure = "the disk is full, and readOnlyModeEnabled=false"
         if effects.deleted:
             self._records.append(LedgersDeleted(tuple(effects.deleted)))
+
+    @property
+    def connections(self) -> int:
+        """How many clients are connected."""
+        return self._ports.clients.count
+
+    @property
+    def held_count(self) -> int:
+        """How many of them have requests that may not go on yet."""
+        return len(self._held)
+
+    def note(self, record: Record) -> None:
+        """Have this in the audit log."""
+        self._records.append(record)
 
     # --------------------------------------------------------------------------------------------------------- clients
 
@@ -243,7 +261,7 @@ class BookieTurn:
     def _pass_on(self, connection: BookieConnection, found: Iterable[Decoded], inputs: list[Input], now_us: int) -> int:
         """Give the core what may go on; how many of these it was."""
         passed, adds, reads, size = 0, connection.adds, connection.reads, 0
-        takes_adds, is_slow = self._takes_adds, connection.is_slow
+        takes_adds, reads_max = self._takes_adds, connection.reads_max()
         for each in found:
             if type(each) is ServerRequest:
                 request, reply_to = each
@@ -255,12 +273,12 @@ class BookieTurn:
                     inputs.append(Asked(connection, reply_to, request))
                 elif type(request) is Authenticate:
                     self._say(connection, encode_answer(reply_to, Authenticated(Status.OK, NO_LOGIN)))
-                elif is_slow or reads >= READS_MAX:
+                elif reads >= reads_max:
                     break
                 else:
                     reads += 1
                     inputs.append(Asked(connection, (reply_to, now_us), request))
-            elif is_slow:
+            elif not reads_max:
                 break
             else:
                 assert isinstance(each, Refused)
@@ -273,11 +291,11 @@ class BookieTurn:
         connection.adds, connection.reads = adds, reads
         return passed
 
-    def _go_on(self, effects: Effects) -> bool:
-        """Have held requests go on that may. True: there are inputs for the next turn."""
+    def _go_on(self, effects: Effects) -> None:
+        """Have held requests go on that may: in the next turn."""
         self._takes_adds = effects.takes_adds
         if not self._held:
-            return False
+            return
         inputs: list[Input] = []
         now_us = self._ports.clock.monotonic_ns() // 1000
         for connection in list(self._held):
@@ -290,7 +308,6 @@ class BookieTurn:
                 del self._held[connection]
                 self._dirty[connection] = None
         self._ports.answers.extend(inputs)
-        return bool(inputs)
 
     def _say(self, connection: BookieConnection, frame: bytes) -> None:
         connection.out.append(frame)
@@ -317,6 +334,12 @@ class BookieTurn:
                 connection.reads -= 1
                 reply_to, asked_us = number
                 meters.answered(answer, now_us - asked_us)
+                if type(answer) is EntryRead and len(answer.envelope) >= APART_BYTES and type(reply_to) is V2Reply:
+                    connection.say((entry_read_head(reply_to, answer), answer.envelope))
+                else:
+                    connection.say((encode_answer(reply_to, answer),))
+                dirty[connection] = None
+                continue
             if not connection.closing:
                 frame = encode_answer(reply_to, answer)
                 connection.out.append(frame)

@@ -9,6 +9,7 @@
     DIR/N/version-1/…               the data, which stays
     DIR/N/server.log                the journal of the member, appended to
     DIR/broker-N/…                  the brokers, if any are wanted (`local_broker`)
+    DIR/bookie-N/…                  the bookies, if any are wanted (`local_bookie`)
 
 Ports: clients at P, P + 1, …; quorum ports from P + 700 on, election ports from P + 1700 on, admin servers from
 P + 5900 on: 8081, 8082, … with the usual P. If one of these is not free, another one is used, below the range of the
@@ -19,8 +20,10 @@ A member is `python -m zab.server --stop-with-parent`, in a process group of its
 reaches only this process, which stops the others in order: the brokers first. One whose parent is gone stops, too.
 
     start()             write the files, start the processes of the members
-    run(say)            wait until all members serve, say so, start the brokers and say when clients may connect,
-                        wait for a signal, and stop all; returns the exit code
+    run(say)            wait until all members serve, say so, start the brokers and the bookies and say when clients may
+                        connect, wait for a signal, and stop all; returns the exit code
+
+The root of all ledgers is formatted before the first bookie is started for the first time.
 
 When one of them ends before it serves, all end, with its exit code. When one ends later, it is reported and the
 others go on.
@@ -39,6 +42,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zab.cli.servers.ensemble_lock import EnsembleInUseError, EnsembleLock
+from zab.cli.servers.local_bookie import ROOT, LocalBookie, metadata_service_uri
 from zab.cli.servers.local_broker import LocalBroker
 from zab.cli.servers.local_process import HOST, LocalProcess
 from zab.configuration.properties import escaped
@@ -53,15 +57,17 @@ if TYPE_CHECKING:
 
 SIZE_MAX = 9
 BROKERS_MAX = 9
+BOOKIES_MAX = 9
 """What one machine is good for."""
 DEFAULT_BROKER_PORT = 9092
+DEFAULT_BOOKIE_PORT = 3181
 QUORUM_OFFSET = 700
 ELECTION_OFFSET = 1700
 ADMIN_OFFSET = 5900
 OFFSETS = (0, QUORUM_OFFSET, ELECTION_OFFSET, ADMIN_OFFSET)
 """The ports of a member, from its client port."""
-BROKER_HTTP_OFFSET = 1000
-"""The port of a broker's metrics, from that of its clients."""
+HTTP_OFFSET = 1000
+"""The port of the metrics of a broker or a bookie, from that of its clients."""
 OTHER_PORTS = range(11_000, 32_000)
 SERVING_SECONDS_MAX = 60.0
 PROBE_SECONDS = 0.02
@@ -120,21 +126,30 @@ class LocalEnsemble:
         client_port: int,
         broker_count: int = 0,
         broker_port: int = DEFAULT_BROKER_PORT,
+        bookie_count: int = 0,
+        bookie_port: int = DEFAULT_BOOKIE_PORT,
     ) -> None:
         """Raises EnsembleError."""
         assert 1 <= size <= SIZE_MAX
         assert 0 <= broker_count <= BROKERS_MAX
+        assert 0 <= bookie_count <= BOOKIES_MAX
         from zab.host.process.refusal import refusal
 
         reason = refusal()
         if reason is not None:
             raise EnsembleError(USAGE_ERROR, reason)
         broker_ports = range(broker_port, broker_port + broker_count)
+        bookie_ports = range(bookie_port, bookie_port + bookie_count)
         self._refuse_taken(range(client_port, client_port + size), "--client-port")
         self._refuse_taken(broker_ports, "--broker-port")
+        self._refuse_taken(bookie_ports, "--bookie-port")
         taken = {*range(client_port, client_port + size), *broker_ports}
         if len(taken) < size + broker_count:
             raise EnsembleError(USAGE_ERROR, f"ports of brokers from {broker_port} on are those of members")
+        if taken & set(bookie_ports):
+            reason = f"ports of bookies from {bookie_port} on are those of members or brokers"
+            raise EnsembleError(USAGE_ERROR, reason)
+        taken |= set(bookie_ports)
         self._directory = directory.absolute()
         self._lock: EnsembleLock | None = None
         self.members = [
@@ -151,9 +166,13 @@ class LocalEnsemble:
         self.brokers = [
             LocalBroker(
                 *(number, self._directory / f"broker-{number}", port, broker_count, self._secret_path),
-                http_port=_free_port(port + BROKER_HTTP_OFFSET, taken),
+                http_port=_free_port(port + HTTP_OFFSET, taken),
             )
             for number, port in enumerate(broker_ports, 1)
+        ]
+        self.bookies = [
+            LocalBookie(number, self._directory / f"bookie-{number}", port, _free_port(port + HTTP_OFFSET, taken))
+            for number, port in enumerate(bookie_ports, 1)
         ]
 
     @property
@@ -190,6 +209,8 @@ class LocalEnsemble:
                 _refuse_in_use(member.directory, LOCK_FILE)
             for broker in self.brokers:
                 _refuse_in_use(broker.logs_directory, broker.lock_file)
+            for bookie in self.bookies:
+                _refuse_in_use(bookie.data_directory, bookie.lock_file)
             with contextlib.suppress(FileExistsError):
                 make_secret_file(str(self._secret_path))
             with contextlib.suppress(FileExistsError):
@@ -199,6 +220,8 @@ class LocalEnsemble:
                 self._write_files(member, super_digest)
             for broker in self.brokers:
                 broker.write_file(self.hosts)
+            for bookie in self.bookies:
+                bookie.write_file(self.hosts)
         except EnsembleInUseError as error:
             reason = f"{self._directory}: {error} runs an ensemble there: {_OTHERS}"
             raise EnsembleError(DATA_DIRECTORY_ERROR, reason) from None
@@ -258,20 +281,53 @@ class LocalEnsemble:
         return code
 
     async def _serve(self, say: Say) -> tuple[int, str] | None:
-        """Wait until the members serve, then have brokers; each is said. Returns None, or exit code and reason."""
+        """Wait until the members serve, then have brokers and bookies; each is said. Returns None, or exit code and
+        reason."""
         failed = await self._wait_until_serving(self.members)
         if failed is not None:
             return failed
         serving = {"type": "serving", "hosts": self.hosts, "directory": str(self._directory)}
         say(f"serving at {self.hosts} (data in {self._directory}, stop with Ctrl-C)", serving)
-        if not self.brokers:
-            return None
-        for broker in self.brokers:
-            broker.start()
-        failed = await self._wait_until_serving(self.brokers)
-        if failed is None:
+        if self.brokers:
+            for broker in self.brokers:
+                broker.start()
+            failed = await self._wait_until_serving(self.brokers)
+            if failed is not None:
+                return failed
             say(f"brokers at {self.bootstrap}", {"type": "brokers", "hosts": self.bootstrap})
+        return await self._serve_bookies(say) if self.bookies else None
+
+    async def _serve_bookies(self, say: Say) -> tuple[int, str] | None:
+        """Have bookies, below a root that is formatted once."""
+        failed = await self._format_root()
+        if failed is None:
+            for bookie in self.bookies:
+                bookie.start()
+            failed = await self._wait_until_serving(self.bookies)
+        if failed is None:
+            uri = metadata_service_uri(self.hosts)
+            places = [f"{HOST}:{bookie.port}" for bookie in self.bookies]
+            say(
+                f"bookies at {', '.join(places)}; metadataServiceUri={uri}",
+                {"type": "bookies", "bookies": places, "metadata_service_uri": uri},
+            )
         return failed
+
+    async def _format_root(self) -> tuple[int, str] | None:
+        """Make the root of all ledgers, unless there is one."""
+        import uuid
+
+        from zab.client import ZabError, connect
+        from zab.client.coordination import OpenAccess, perform_steps
+        from zab.coordination.operations import CoordinationError
+        from zab.ledger.store.bookies import format_root
+
+        try:
+            async with connect(self.hosts) as client:
+                await perform_steps(client, format_root(ROOT, str(uuid.uuid4())), OpenAccess().acl)
+        except (ZabError, CoordinationError) as error:
+            return UNEXPECTED_ERROR, f"the root of ledgers, {ROOT}, cannot be made: {error}"
+        return None
 
     async def _stop_on_signal(self, scope: trio.CancelScope, task_status: trio.TaskStatus[None]) -> None:
         import trio
@@ -303,31 +359,39 @@ class LocalEnsemble:
         return None
 
     async def _wait_for_ends(self, say: Say) -> None:
-        """Wait until every member has ended; each end, of a broker too, is reported."""
+        """Wait until every member has ended; each end, of a broker or a bookie too, is reported."""
         import trio
 
-        async with trio.open_nursery() as brokers:
-            for broker in self.brokers:
-                brokers.start_soon(self._report_end, broker, say)
+        async with trio.open_nursery() as others:
+            beside: list[LocalBroker | LocalBookie] = [*self.brokers, *self.bookies]
+            for other in beside:
+                others.start_soon(self._report_end, other, say)
             async with trio.open_nursery() as members:
                 for member in self.members:
                     members.start_soon(self._report_end, member, say)
-            brokers.cancel_scope.cancel()
+            others.cancel_scope.cancel()
 
-    async def _report_end(self, one: LocalMember | LocalBroker, say: Say) -> None:
+    async def _report_end(self, one: LocalMember | LocalBroker | LocalBookie, say: Say) -> None:
         import trio
 
         assert one.process is not None
         code = await trio.to_thread.run_sync(one.process.wait, abandon_on_cancel=True)
-        who = {"broker": one.broker_id} if isinstance(one, LocalBroker) else {"member": one.server_id}
-        ended = {"type": "broker_ended" if "broker" in who else "ended", **who}
+        ended: dict[str, Any]
+        match one:
+            case LocalMember():
+                ended = {"type": "ended", "member": one.server_id}
+            case LocalBroker():
+                ended = {"type": "broker_ended", "broker": one.broker_id}
+            case LocalBookie():
+                ended = {"type": "bookie_ended", "bookie": one.number}
         ended |= {"exit_code": code, "journal": str(one.log_path)}
         say(f"{one.name} ended with exit code {code}, see {one.log_path}", ended)
 
     def stop(self) -> None:
-        """Stop the brokers, then the members, and wait for them; one that does not stop in time is killed."""
+        """Stop the brokers and the bookies, then the members, and wait for them; one that does not stop in time is
+        killed."""
         processes: Sequence[LocalProcess]
-        for processes in (self.brokers, self.members):
+        for processes in ((*self.brokers, *self.bookies), self.members):
             for process in processes:
                 process.stop()
             deadline = time.monotonic() + STOP_SECONDS

@@ -20,7 +20,9 @@ import typer
 from zab.cli.exits import fail
 from zab.cli.json_form import JsonOption, json_line
 from zab.cli.servers.local_ensemble import (
+    BOOKIES_MAX,
     BROKERS_MAX,
+    DEFAULT_BOOKIE_PORT,
     DEFAULT_BROKER_PORT,
     SIZE_MAX,
     EnsembleError,
@@ -123,16 +125,29 @@ def ensemble_command(
             "--broker-port", metavar="P", min=1, max=65535, help="Where the first broker listens; the others follow."
         ),
     ] = DEFAULT_BROKER_PORT,
+    bookies: Annotated[
+        int,
+        typer.Option(
+            "--bookies", metavar="N", min=0, max=BOOKIES_MAX, help="How many bookies, for clients of BookKeeper."
+        ),
+    ] = 0,
+    bookie_port: Annotated[
+        int,
+        typer.Option(
+            "--bookie-port", metavar="P", min=1, max=65535, help="Where the first bookie listens; the others follow."
+        ),
+    ] = DEFAULT_BOOKIE_PORT,
     json: JsonOption = False,
 ) -> None:
     """Prints the connection string when it serves. Each member's zoo.cfg is written at every start, its journal is
     DIR/N/server.log. Admin ports are P + 5900 and the following: 8081, 8082, … with the usual P.
 
-    A broker keeps its files in DIR/broker-1. It is printed, too, when clients may connect to it.
+    A broker keeps its files in DIR/broker-1, a bookie in DIR/bookie-1. It is printed, too, when clients may connect to
+    them: for bookies, the metadataServiceUri of clients of BookKeeper.
     """
     os.umask(0o077)
     try:
-        ensemble = LocalEnsemble(size, data, client_port, brokers, broker_port)
+        ensemble = LocalEnsemble(size, data, client_port, brokers, broker_port, bookies, bookie_port)
         ensemble.start()
     except EnsembleError as error:
         fail(error, error.exit_code)

@@ -107,6 +107,16 @@ class Bookie:
         self._failure: str | None = None
 
     @property
+    def pending_bytes(self) -> int:
+        """Bytes of entries that are not durable yet."""
+        return self._journal.pending_bytes
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes in the write cache: entries that are in no segment yet."""
+        return self._cache.size + self._cache.flushing_size
+
+    @property
     def deadline_ms(self) -> int:
         """When `step` has something to do without an input."""
         if self._failure is not None:

@@ -182,6 +182,12 @@ def entry_read_frame(reply: V2Reply, answer: EntryRead) -> bytes:
     return _ANSWER_FRAME.pack(size, reply.header, CODE_OF[answer.status], answer.ledger, answer.entry) + envelope
 
 
+def entry_read_head(reply: V2Reply, answer: EntryRead) -> bytes:
+    """The answer with an entry as a whole frame, without the entry, which follows it."""
+    assert answer.status is Status.OK
+    return _ANSWER_FRAME.pack(ANSWER_BYTES + len(answer.envelope), reply.header, 0, answer.ledger, answer.entry)
+
+
 def batch_read_frame(reply: V2Reply, answer: BatchRead) -> bytes:
     """The answer as a whole frame, with the entries if its status is OK."""
     pieces = [b""]
