@@ -8,6 +8,8 @@ to bookies (`bookie_link`, `connection`) and the session of a client of the coor
 
 from zab.ledger.entries.digests import DigestType
 from zab.ledger.entries.envelope import Entry
+from zab.ledger.managed.log_info import LogConfig, LogInfo, Position
+from zab.ledger.managed.settings import LogSettings
 from zab.ledger.metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from zab.ledger.placement.placement import PlacementSettings
 from zab.ledger.reader.events import ReaderSettings
@@ -37,6 +39,20 @@ from zab.ledgers.errors import (
     RecoveryAbortedError,
     SealedError,
 )
+from zab.ledgers.log_errors import (
+    ContendedError,
+    LogClosedError,
+    LogDamagedError,
+    LogError,
+    LogFencedError,
+    LogTerminatedError,
+    NoSuchCursorError,
+    NoSuchLogError,
+    NotWritableError,
+    TrimmedError,
+)
+from zab.ledgers.log_reading import LogEntries, LogEntry
+from zab.ledgers.logs import LogCursor, LogTicket, ManagedLog
 from zab.ledgers.reading import Entries, LedgerReader
 from zab.ledgers.settings import ROOT, Protocol, StoreSettings
 from zab.ledgers.store import LedgerInfo, LedgerStore
@@ -48,6 +64,7 @@ __all__ = [
     "AppendUnknownError",
     "BackpressureError",
     "BadPasswordError",
+    "ContendedError",
     "DigestError",
     "DigestType",
     "Entries",
@@ -67,13 +84,30 @@ __all__ = [
     "LedgerState",
     "LedgerStore",
     "LedgerWriter",
+    "LogClosedError",
+    "LogConfig",
+    "LogCursor",
+    "LogDamagedError",
+    "LogEntries",
+    "LogEntry",
+    "LogError",
+    "LogFencedError",
+    "LogInfo",
+    "LogSettings",
+    "LogTerminatedError",
+    "LogTicket",
+    "ManagedLog",
     "MetadataConflictError",
     "MetadataUnavailableError",
+    "NoSuchCursorError",
     "NoSuchLedgerError",
+    "NoSuchLogError",
     "NoSuchRootError",
     "NotConfirmedError",
     "NotEnoughBookiesError",
+    "NotWritableError",
     "PlacementSettings",
+    "Position",
     "Protocol",
     "ReadUnavailableError",
     "ReaderSettings",
@@ -83,6 +117,7 @@ __all__ = [
     "SealedError",
     "StoreSettings",
     "Ticket",
+    "TrimmedError",
     "WriterSettings",
     "open_store",
 ]

@@ -10,6 +10,7 @@ from attrs import evolve, field, frozen
 from attrs.validators import ge, instance_of
 
 from zab.client import OPEN_ACL, Acl
+from zab.ledger.managed.log_info import LOGS_ROOT
 from zab.ledger.placement.placement import PlacementSettings
 from zab.ledger.reader.events import ReaderSettings
 from zab.ledger.recovery.events import RecoverySettings
@@ -38,6 +39,8 @@ class StoreSettings:
 
     root: str = ROOT
     """The znode that all ledgers are below."""
+    logs_root: str = LOGS_ROOT
+    """The znode that all managed ledgers are below."""
     protocol: Protocol = field(default=Protocol.V2, converter=Protocol)
     acl: Sequence[Acl] = OPEN_ACL
     """The ACL of the znodes that this client creates."""

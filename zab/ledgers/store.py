@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from random import Random
+from time import time
 from typing import Any, Final, Self
 
 from attrs import frozen
@@ -25,6 +26,10 @@ from zab.coordination.operations import Get
 from zab.coordination.steps import Steps, read
 from zab.ledger.entries.digests import DigestType
 from zab.ledger.entries.ids import BookieId
+from zab.ledger.managed.log_info import LogConfig, LogInfo, Position, check_name
+from zab.ledger.managed.owner import LogOwner
+from zab.ledger.managed.settings import LogSettings
+from zab.ledger.managed.store import list_logs
 from zab.ledger.metadata.ledger_metadata import Fragment, InvalidMetadataError, LedgerMetadata, VersionedMetadata
 from zab.ledger.metadata.paths import ledger_path
 from zab.ledger.metadata.serialized import decode_metadata
@@ -57,6 +62,8 @@ from zab.ledgers.errors import (
     NoSuchLedgerError,
     NoSuchRootError,
 )
+from zab.ledgers.log_reading import LogEntries, log_info
+from zab.ledgers.logs import ManagedLog, OpeningLog
 from zab.ledgers.outcomes import errand_error, recovery_error
 from zab.ledgers.parts import Parts
 from zab.ledgers.reading import LedgerReader
@@ -278,6 +285,88 @@ class LedgerStore:
         """Make the root, with this id, a UUID. False: there is one already."""
         made: bool = await self.run(lambda: format_root(self.settings.root, instance))
         return made
+
+    # ---------------------------------------------------------------------------------------------------------- logs
+
+    def open_log(
+        self,
+        name: str,
+        *,
+        create: bool = False,
+        config: LogConfig | None = None,
+        settings: LogSettings | None = None,
+        password: bytes = b"",
+        address: bytes = b"",
+    ) -> OpeningLog:
+        """Take a managed ledger over: the owner before, if it lives, can append nothing more. `async with
+        store.open_log(…) as log`, or `log = await store.open_log(…)`, whose caller closes it.
+
+        `create`: with `config`, if there is none. `password`: of all its ledgers. `address`: where other processes can
+        find this owner, a hint. A log that is terminated opens, too; nothing can be appended to it. Raises
+        NoSuchLogError, ContendedError.
+        """
+        return OpeningLog(
+            lambda: self._open_log(name, (config or LogConfig()) if create else None, settings, password, address)
+        )
+
+    async def _open_log(
+        self,
+        name: str,
+        config: LogConfig | None,
+        settings: LogSettings | None,
+        password: bytes,
+        address: bytes,
+        *,
+        deletes: bool = False,
+    ) -> ManagedLog:
+        of, now_ms = self.settings, self.parts.now_ms
+        core = LogOwner(
+            *(of.logs_root, check_name(name), of.root, self.placement),
+            owner=f"{self._random.getrandbits(128):032x}",
+            rng=self._random,
+            config=config,
+            settings=settings or LogSettings(recovery=of.recovery),
+            password=password,
+            address=address,
+            budget=self.parts.budget,
+            wall_offset_ms=int(time() * 1000) - now_ms,
+            deletes=deletes,
+            has_one_session=True,
+        )
+        log = ManagedLog(self, core)
+        try:
+            await log.opened(is_deleted=deletes)
+        except BaseException:
+            log.seal()
+            raise
+        return log
+
+    async def delete_log(self, name: str, password: bytes = b"") -> None:
+        """Delete a managed ledger, with its ledgers and cursors; one that is half deleted is deleted whole. Its owner,
+        if it lives, can append nothing more. Raises NoSuchLogError."""
+        await self._open_log(name, None, None, password, b"", deletes=True)
+
+    def read_log(
+        self,
+        name: str,
+        after: Position | None = None,
+        *,
+        follow: bool = False,
+        password: bytes | None = b"",
+    ) -> LogEntries:
+        """`async for entry in store.read_log(…)`: the entries of a managed ledger after this position, or all, without
+        taking it over; with `follow` also those to come, until it is terminated. Raises NoSuchLogError, TrimmedError;
+        otherwise as `LedgerReader.tail`."""
+        return LogEntries(self, check_name(name), password, after, is_following=follow)
+
+    async def log_info(self, name: str) -> LogInfo:
+        """The newest list of a managed ledger. Raises NoSuchLogError."""
+        return await log_info(self, check_name(name))
+
+    async def logs(self) -> tuple[str, ...]:
+        """The names of all managed ledgers."""
+        names: tuple[str, ...] = await self.run(lambda: list_logs(self.settings.logs_root))
+        return names
 
     # -------------------------------------------------------------------------------------------------------- bookies
 

@@ -109,7 +109,8 @@ _REASONS: Final = {
 class LogOwner:
     """`owner`: random, and new for each object. `config`: how the log is made if there is none; None: then there is no
     such log. `deletes`: it may be one that is half deleted already, to be deleted whole. `address`: for the hint.
-    `wall_offset_ms`: what the wall clock says beyond `now_ms`; it decides retention alone, and may be set again."""
+    `wall_offset_ms`: what the wall clock says beyond `now_ms`; it decides retention alone, and may be set again.
+    `has_one_session`: no other session follows one that expires, so that is the end of this object."""
 
     def __init__(
         self,
@@ -127,6 +128,7 @@ class LogOwner:
         budget: SharedBudget | None = None,
         wall_offset_ms: int = 0,
         deletes: bool = False,
+        has_one_session: bool = False,
     ) -> None:
         self.name = name
         self.state = OwnerState.CLAIMING
@@ -140,6 +142,7 @@ class LogOwner:
         self.reason = LogReason.CLOSED
         """Why it takes no appends, once it does not."""
         self._rng, self._address, self._budget, self._deletes = rng, address, budget, deletes
+        self._has_one_session = has_one_session
         self.list = Succession(
             *(logs, name, root, placement),
             owner=owner,
@@ -685,6 +688,9 @@ class LogOwner:
     def _on_expired(self) -> None:
         """Handlers, watches and the hint are gone: begin again what was under way."""
         if self.is_over:
+            return
+        if self._has_one_session:
+            self._fail(LogReason.COORDINATION, "the session is over")
             return
         match self.state:
             case OwnerState.CLAIMING:

@@ -11,6 +11,8 @@ from zab.ledger.recovery.events import RecoverySettings
 from zab.ledger.writer.settings import WriterSettings
 
 HOUR_MS: Final = 3_600_000
+LAC_MS: Final = 100
+"""Readers that follow a log hear of its last entry after so long, if no other entry tells them."""
 
 
 def _at_least(least: int, default: int) -> Any:
@@ -57,5 +59,5 @@ class LogSettings:
     """The least time between two writes of a cursor."""
     cursor_entries: int = _at_least(1, 50_000)
     """A cursor's ledger with so many states is replaced."""
-    writer: WriterSettings = field(factory=WriterSettings)
-    recovery: RecoverySettings = field(factory=RecoverySettings)
+    writer: WriterSettings = WriterSettings(explicit_lac_ms=LAC_MS)
+    recovery: RecoverySettings = RecoverySettings()
