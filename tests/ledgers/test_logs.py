@@ -136,6 +136,19 @@ async def test_a_cursor_goes_on_after_a_takeover(ensemble) -> None:
                 await new.delete_cursor("billing")
 
 
+async def test_a_cursor_cannot_be_beyond_the_end(ensemble) -> None:
+    async with stored(ensemble) as (store,), store.open_log("orders", create=True) as log:
+        position = await log.append(b"a")
+        cursor = await log.cursor("billing")
+        await cursor.mark_delete(Position(position.ledger, 7))
+        cursor.acknowledge(Position(position.ledger + 1, 0))
+        assert cursor.mark == Position(position.ledger, -1)
+        cursor.acknowledge(position, 100)
+        assert cursor.mark == position
+        latest = await log.cursor("latest", earliest=False)
+        assert latest.backlog == 0
+
+
 async def test_ledgers_that_all_cursors_have_consumed_are_trimmed(ensemble) -> None:
     async with stored(ensemble) as (store,):
         settings = LogSettings(retention_ms=0)

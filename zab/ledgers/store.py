@@ -16,7 +16,6 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from random import Random
-from time import time
 from typing import Any, Final, Self
 
 from attrs import frozen
@@ -329,16 +328,18 @@ class LedgerStore:
             password=password,
             address=address,
             budget=self.parts.budget,
-            wall_offset_ms=int(time() * 1000) - now_ms,
+            wall_offset_ms=time.time_ns() // 1_000_000 - now_ms,
             deletes=deletes,
             has_one_session=True,
         )
         log = ManagedLog(self, core)
+        is_opened = False
         try:
             await log.opened(is_deleted=deletes)
-        except BaseException:
-            log.seal()
-            raise
+            is_opened = True
+        finally:
+            if not is_opened:
+                log.seal()
         return log
 
     async def delete_log(self, name: str, password: bytes = b"") -> None:

@@ -1,8 +1,9 @@
 """Every order of events of two owners of one log: a has it, and b takes it over. The ledgers themselves are right.
 
-A ledger has at most one entry. a may roll when its own is acknowledged. Each owner has a value: a appends its own before
-or after b comes, b after it has taken over. a's entry is on its way for any time; bookies refuse it when they are
-fenced, or when they know that the ledger is gone. Recovery closes a ledger with the entry if it has arrived, or without.
+A ledger has at most one entry. a may roll when its own is acknowledged. Each owner has a value: a appends its own
+before or after b comes, b after it has taken over. a's entry is on its way for any time; bookies refuse it when they
+are fenced, or when they know that the ledger is gone. Recovery closes a ledger with the entry if it has arrived, or
+without.
 
     explore(Rules()) -> Explored        how many states there are, and the way to the first one that breaks a promise
 
@@ -46,7 +47,7 @@ class State:
     listed: tuple[int, ...]
     version: int
     owners: tuple[int, int]
-    """Of a and of b."""
+    """What a does, and b."""
     read: tuple[int, int]
     """The version of the list that each of them has read."""
     has_value: tuple[bool, bool]

@@ -26,7 +26,9 @@ from zab.ledger.managed.events import (
     OwnerState,
 )
 from zab.ledger.managed.log_info import Position, cursor_path, log_path
+from zab.ledger.reader.events import ReadDone
 from zab.ledger.recovery.events import Recovered
+from zab.ledger.writer.settings import WriterSettings
 from zab.simulator.ledgers.log_owner import LOGS
 
 UNWATCHED = {"watches": False}
@@ -341,6 +343,22 @@ def m11_a_cursor_of_the_old_owner_is_written_after_a_takeover() -> None:
     story.finish()
 
 
+def m11_a_cursor_in_a_znode_is_written_after_a_takeover() -> None:
+    """a's cursor has no ledger yet; b takes over, and a stores what is consumed for the first time."""
+    story, a, b = _two_owners(log=UNWATCHED)
+    a.write("1", "2", "3")
+    assert isinstance(a.call(CursorOpen("open", "billing")), CursorOpened)
+    b.take_over()
+    a.ask(CursorMark("billing", a.position("3")))
+    assert a.call(CursorFlush("late", "billing")) == Failed(LogReason.FENCED)
+    assert a.state is OwnerState.FENCED
+    c = story.owner()
+    c.take_over()
+    assert c.owner is not None
+    assert c.owner.cursors.state("billing").mark < a.position("1")
+    story.finish()
+
+
 def m12_two_contenders_claim_in_turn() -> None:
     """Each claim fences the other; one of them gets through."""
     story, a, b = _two_owners()
@@ -383,6 +401,47 @@ def m15_a_trim_notices_that_another_owner_has_the_log() -> None:
     assert a.outcomes["late"] == LogNotAppended(LogReason.FENCED)
     story.finish()
     assert story.texts() == ["before", "x"]
+
+
+def m13_a_reader_follows_a_ledger_while_its_owner_changes() -> None:
+    """It sees what is confirmed, then the end, and goes on in b's ledger: in order, without a gap, nothing twice."""
+    story, a, b = _two_owners(log=UNWATCHED)
+    ensemble = [int(name[1:]) for name in story.metadata(a.ledger).last_fragment.ensemble]
+    reader, old = story.reader(), a.ledger
+    reader.follow(old)
+    holds = [story.hold(a, number, is_add) for number in ensemble[1:]]
+    a.append("x")
+    story.until(lambda: bool(story.copies(old, 1)))
+    assert reader.found in ([], [0])
+    b.take_over()
+    story.until(lambda: bool(reader.outcomes))
+    assert reader.outcomes == [ReadDone(1)]
+    assert reader.found == [0, 1]
+    b.write("after")
+    reader.follow(b.ledger)
+    b.write("more")
+    story.until(lambda: len(reader.found) >= 3)
+    story.release(*holds)
+    story.finish()
+    assert story.texts() == ["before", "x", "after", "more"]
+
+
+def appends_that_wait_for_room_keep_their_order_over_a_roll() -> None:
+    """The writer has room for one; the bookies are gone before the others are sent, and the ledger is given up."""
+    writer = WriterSettings(add_timeout_ms=500, reconnect_ms=0, coalesce_ms=0, pending_entries_max=1)
+    story = LogStory(3, log={"writer": writer})
+    a = story.owner()
+    a.take_over()
+    for number in (1, 2):
+        story.kill(number)
+    a.append("1", "2", "3")
+    story.until(lambda: a.state is OwnerState.ROLLING)
+    a.append("4")
+    for number in (1, 2):
+        story.start(number)
+    story.until(lambda: set("1234") <= set(a.outcomes))
+    story.finish()
+    assert story.texts() == list("1234")
 
 
 def a_session_expires_while_its_owner_rolls() -> None:

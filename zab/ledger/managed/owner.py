@@ -199,10 +199,6 @@ class LogOwner:
         return self.state in _OVER or self._to_end is not None
 
     @property
-    def waits_for_budget(self) -> bool:
-        return self._writing is not None and self._writing.writer.waits_for_budget
-
-    @property
     def wall_ms(self) -> int:
         return max(0, self.now_ms + self.wall_offset_ms)
 
@@ -455,8 +451,7 @@ class LogOwner:
 
     def _answered(self, token: Hashable, outcome: object) -> None:
         """What the writer says of an append; how it ended comes as an effect."""
-        assert self._writing is not None
-        if not isinstance(token, Goal):
+        if not isinstance(token, Goal) and self._writing is not None:
             self._appends.answered(self._writing.writer.ledger, token, outcome)
 
     # ------------------------------------------------------------------------------------------------ Q1, Q2: the roll
