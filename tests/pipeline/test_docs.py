@@ -17,8 +17,10 @@ from zab.pipeline.jobs.history import VIOLATIONS
 from zab.pipeline.jobs.hotspots import VIEWS
 from zab.pipeline.jobs.locks import LOCKS, OVERLAPS, QUEUE
 from zab.pipeline.jobs.sessions import LIVES, WAVES
+from zab.pipeline.jobs.verify_ledgers import VERIFY_LEDGERS
 from zab.pipeline.jobs.verify_topics import VERIFY_TOPICS
-from zab.pipeline.schema import DAMAGE, LOG, SESSIONS, TOPIC, ZNODES, Column
+from zab.pipeline.ledgers import comparing as ledgers
+from zab.pipeline.schema import DAMAGE, LEDGER, LOG, SESSIONS, TOPIC, ZNODES, Column
 from zab.pipeline.topics import comparing
 from zab.pipeline.verify.findings import DEVIATIONS, STATED
 
@@ -39,6 +41,7 @@ NAMED_OTHERWISE: dict[str, tuple[Column, ...]] = {
     "locks --show summary": LOCKS,
     "locks --show overlaps": OVERLAPS,
     "verify --topics": VERIFY_TOPICS,
+    "verify --ledgers": VERIFY_LEDGERS,
     "history": VIOLATIONS,
     "history: what is recorded": HISTORY,
 }
@@ -63,6 +66,7 @@ def table(title: str, text: str = TEXT) -> list[tuple[str, ...]]:
         ("Columns of its sessions", SESSIONS),
         ("Columns of damage", DAMAGE),
         ("Columns of a topic", TOPIC),
+        ("Columns of a ledger", LEDGER),
     ],
 )
 def test_the_columns_are_those_of_the_code(title: str, columns: tuple[Column, ...]) -> None:
@@ -97,6 +101,8 @@ def test_every_result_is_there() -> None:
         ("Kinds of what is stated", STATED),
         ("Kinds of deviations of topics", comparing.DEVIATIONS),
         ("Kinds of what is stated of topics", comparing.STATED),
+        ("Kinds of deviations of ledgers", ledgers.DEVIATIONS),
+        ("Kinds of what is stated of ledgers", ledgers.STATED),
     ],
 )
 def test_the_kinds_of_findings_are_those_of_the_code(title: str, kinds: dict[str, str]) -> None:

@@ -127,6 +127,20 @@ TOPIC: Final = (
 STREAMED: Final = TOPIC[:8]
 """The columns of a stream from brokers: those of Spark's own source."""
 
+LEDGER: Final = (
+    Column("ledger", "bigint", "id of the ledger"),
+    Column("entry", "bigint", "number within the ledger"),
+    Column("last_confirmed", "bigint", "the last entry that the writer knew to be confirmed; -1: none"),
+    Column("length", "bigint", "payload bytes of the ledger up to this entry, with it"),
+    Column("payload", "binary", "null if the digest type of the ledger is not known"),
+    Column("digest_ok", "boolean", "whether the digest is right; null if type and password are not known"),
+    Column("bookie", "string", "whose copy it is: bookie id, else the directory's name"),
+    Column("stored", "string", "segment or journal"),
+    Column("file", "string", "whole path or URI"),
+    Column("position", "bigint", "offset of the envelope in the file"),
+    Column("envelope", "binary", "the entry as the bookie stores it: header, digest, payload"),
+)
+
 
 def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
     """The Arrow schema that Spark checks the first record batch of a data source against."""

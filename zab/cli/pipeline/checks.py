@@ -1,5 +1,5 @@
-"""The jobs of `zab pipeline` that check: `verify` checks members' files, or the replicas of brokers' topics; `history`
-checks the replies that clients got.
+"""The jobs of `zab pipeline` that check: `verify` checks members' files, the replicas of brokers' topics, or the
+entries of bookies; `history` checks the replies that clients got.
 
 Wrong input is reported before Spark starts.
 """
@@ -15,12 +15,13 @@ from zab.cli.terminal import count_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from zab.pipeline.ledgers.comparing import LedgerFinding
     from zab.pipeline.topics.comparing import TopicFinding
     from zab.pipeline.verify.findings import Finding
 
 __all__ = ["check_verify", "history_job", "verify_job"]
 
-FindingT = TypeVar("FindingT", "Finding", "TopicFinding")
+FindingT = TypeVar("FindingT", "Finding", "LedgerFinding", "TopicFinding")
 
 _STATED_MAX: Final = 30
 
@@ -32,10 +33,18 @@ def check_verify(own: dict[str, Any]) -> None:
         ("--snapshots", own["snapshots"]),
         ("--replays", own["replays"]),
     ):
-        if own["topics"] and is_given:
-            raise typer.BadParameter("it is about members, not about topics", param_hint=name)
+        for what in ("topics", "ledgers"):
+            if own[what] and is_given:
+                raise typer.BadParameter(f"it is about members, not about {what}", param_hint=name)
+    if own["topics"] and own["ledgers"]:
+        raise typer.BadParameter("it excludes --topics", param_hint="--ledgers")
     if own["topic"] and not own["topics"]:
         raise typer.BadParameter("it needs --topics", param_hint="--topic")
+    for name, value in (("--ledger", own["ledger"]), ("--metadata", own["metadata"])):
+        if value and not own["ledgers"]:
+            raise typer.BadParameter("it needs --ledgers", param_hint=name)
+    if own["ledgers"] and not own["metadata"]:
+        raise typer.BadParameter("it needs --metadata", param_hint="--ledgers")
 
 
 def verify_job(
@@ -60,13 +69,29 @@ def verify_job(
         bool, typer.Option("--topics", help="DIRS are log directories of brokers: compare the replicas of topics.")
     ] = False,
     topic: Annotated[list[str] | None, typer.Option("--topic", metavar="NAME", help="Only this topic.")] = None,
+    ledgers: Annotated[
+        bool, typer.Option("--ledgers", help="DIRS are directories of bookies: compare their entries with --metadata.")
+    ] = False,
+    metadata: Annotated[
+        str | None,
+        typer.Option("--metadata", metavar="PLACE", help="Output of `zab export /ledgers`, or members' data."),
+    ] = None,
+    ledgers_root: Annotated[
+        str, typer.Option("--ledgers-root", metavar="PATH", help="The znode that has the ledgers.")
+    ] = "/ledgers",
+    ledger: Annotated[
+        str | None, typer.Option("--ledger", metavar="IDS", help="Only these ledgers, such as 3,7-12.")
+    ] = None,
 ) -> "DataFrame":
-    """Check that the members hold one history, and all of it; or that the replicas of topics are the same. Exit code
-    1 if not; every deviation has its place.
+    """Check that the members hold one history, and all of it; that the replicas of topics are the same; or that bookies
+    have the entries of closed ledgers. Exit code 1 if not; every deviation has its place.
 
     A log that ends earlier, or begins later, is no deviation; it is reported on standard error."""
     if topics:
         return _topics(run, topic or [])
+    if ledgers:
+        assert metadata is not None
+        return _ledgers(run, metadata, ledger, ledgers_root)
     _look(run)
     from zab.pipeline.jobs.sharing import as_rows
     from zab.pipeline.jobs.verify import VERIFY, findings_of
@@ -132,6 +157,29 @@ def _topics(run: Run, names: list[str]) -> "DataFrame":
     )
     run.shown = ("topic", "partition", "broker", "kind", "offset", "until", "epoch", "file", "position", "sentence")
     return as_rows(run.spark, VERIFY_TOPICS, found)
+
+
+def _ledgers(run: Run, metadata: str, ledgers: str | None, root: str) -> "DataFrame":
+    from zab.pipeline.jobs.sharing import as_rows
+    from zab.pipeline.jobs.verify_ledgers import VERIFY_LEDGERS, given_in, verify_in
+
+    bookies, known = given_in(run.dirs, metadata, ledgers, root)
+    verified = verify_in(run.spark, bookies, known)
+    found = _deviations(run, verified.findings, _shown_of_ledger)
+    run.note(
+        f"{count_of(verified.ledger_count, 'ledger')}, {verified.closed_count} closed, on "
+        f"{count_of(verified.bookie_count, 'bookie')}: {verified.copy_count:,} copies of entries, "
+        f"{verified.byte_count:,} bytes; {count_of(len(found), 'deviation')}"
+    )
+    run.shown = ("ledger", "entry", "last", "bookie", "kind", "file", "position", "sentence")
+    return as_rows(run.spark, VERIFY_LEDGERS, found)
+
+
+def _shown_of_ledger(one: "LedgerFinding") -> str:
+    entries = "" if one.entry is None else f", entry {one.entry}"
+    entries += f" to {one.last}" if one.last != one.entry else ""
+    who = "" if one.bookie is None else f", bookie {one.bookie}"
+    return f"ledger {one.ledger}{entries}{who}: {one.kind}: {one.sentence}"
 
 
 def history_job(

@@ -1,0 +1,1 @@
+"""Ledgers as DataFrames: the entries in the directories of bookies, and whether bookies agree on them."""
