@@ -98,11 +98,11 @@ def test_every_result_is_there() -> None:
     ("title", "kinds"),
     [
         ("Kinds of deviations", DEVIATIONS),
-        ("Kinds of what is stated", STATED),
+        ("Kinds of notes", STATED),
         ("Kinds of deviations of topics", comparing.DEVIATIONS),
-        ("Kinds of what is stated of topics", comparing.STATED),
+        ("Kinds of notes about topics", comparing.STATED),
         ("Kinds of deviations of ledgers", ledgers.DEVIATIONS),
-        ("Kinds of what is stated of ledgers", ledgers.STATED),
+        ("Kinds of notes about ledgers", ledgers.STATED),
     ],
 )
 def test_the_kinds_of_findings_are_those_of_the_code(title: str, kinds: dict[str, str]) -> None:

@@ -45,7 +45,7 @@ class Bookies:
     def ledger(
         self, number: int, count: int, *, without: Mapping[str, Sequence[int]] | None = None, **differs: Any
     ) -> None:
-        """A closed ledger with so many entries, each on its write set, but for those that a bookie is `without`."""
+        """A closed ledger with so many entries, each on its write set, except for those that a bookie is `without`."""
         closed = metadata_of(**differs)
         if "state" not in differs and count:
             closed = closed.closed_at(count - 1, length_of(count - 1))

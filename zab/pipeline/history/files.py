@@ -31,21 +31,22 @@ __all__ = ["HISTORY", "HistoryWriter", "check_columns", "check_file", "read_hist
 
 HISTORY: Final = (
     Column("history", "string", "name of the run; operations of different runs are never compared"),
-    Column("client", "string", "name of the client; null for what the ensemble did by itself"),
+    Column("client", "string", "name of the client; null for changes that the ensemble made itself"),
     Column("session", "bigint", "id of the session, 0 for none"),
-    Column("operation", "bigint", "number of the request in its session, rising in the order of sending: the xid"),
+    Column("operation", "bigint", "number of the request in its session, in the order of sending (the xid)"),
     Column("part", "int", "index within a multi; null for a plain request"),
-    Column("kind", "string", "create, set, delete, get, exists or sync; others are ignored"),
-    Column("path", "string", "of the znode; of a sequential create the path that it got"),
-    Column("value", "binary", "data written, or read"),
-    Column("expected", "int", "version that a set or delete demands; null or -1: any"),
+    Column("kind", "string", "create, set, delete, get, exists or sync; other operations are ignored"),
+    Column("path", "string", "path of the znode; for a sequential create, the resulting path"),
+    Column("value", "binary", "data written or read"),
+    Column("expected", "int", "version that a set or delete requires; null or -1: any"),
     Column("version", "int", "version of the znode after the write, or as read"),
-    Column("zxid", "bigint", "in the header of the reply: of a write its own, of a read the last one its member had"),
-    Column("mzxid", "bigint", "of the znode as read: the write that it shows"),
-    Column("invoked", "bigint", "before the request was sent, ns; null: no matter when"),
-    Column("returned", "bigint", "after the reply was received, ns; null: never, or no matter when"),
-    Column("status", "string", "ok, failed (surely without effect) or unknown (no reply)"),
-    Column("error", "int", "code in the reply of what failed, negative"),
+    Column("zxid", "bigint", "zxid in the header of the reply: for a write its own, for a read the last one that "
+           "the member had applied"),
+    Column("mzxid", "bigint", "mzxid of the znode as read: the write that the read shows"),
+    Column("invoked", "bigint", "time before the request was sent, in ns; null if irrelevant"),
+    Column("returned", "bigint", "time after the reply was received, in ns; null if there was none, or if irrelevant"),
+    Column("status", "string", "ok, failed (certainly without effect) or unknown (no reply)"),
+    Column("error", "int", "error code in the reply, negative; for failed"),
 )  # fmt: skip
 
 ROWS_PER_GROUP: Final = 65_536

@@ -27,24 +27,28 @@ ZNODE_COLUMNS: Final = ("ensemble", "path", "data", "mzxid", "mtime", "aversion"
 
 AUDIT: Final = (
     Column("ensemble", "string", "as in the log"),
-    Column("zxid", "bigint", "of the transaction that made the change"),
+    Column("zxid", "bigint", "zxid of the transaction that made the change"),
     Column("part", "int", "index within a multi"),
     Column("time", "timestamp", "of the transaction"),
-    Column("session", "bigint", "who did it; of an ephemeral's delete by closeSession, the session that ended"),
-    Column("cxid", "int", "number of the request in its session; 0 for what the ensemble did by itself"),
-    Column("operation", "string", "as in the log; closeSession for an ephemeral that went with its session"),
-    Column("change", "string", "create, set, delete, acl; refused for a write that was refused"),
-    Column("path", "string", "of the znode"),
-    Column("old", "binary", "the data before; null if it was null, not changed or not known, or if there was no znode"),
-    Column("old_known", "boolean", "whether `old` (of acl `old_acl`) is what was before; null of create, refused"),
-    Column("new", "binary", "the data after; null if it was null, or was not changed, or the znode is gone"),
-    Column("version", "int", "new version of the data (create: 0, set) or of the ACL (acl)"),
-    Column("old_zxid", "bigint", "transaction that wrote the old data; null if there was no znode, or it is not known"),
-    Column("old_time", "timestamp", "when that was"),
-    Column("old_acl", "string", "the ACL before, if it is known; of acl and delete"),
-    Column("new_acl", "string", "the ACL after; of create and acl"),
-    Column("owner", "bigint", "of a create, as in the log"),
-    Column("error", "int", "code of a refused write, -2 of a part refused for another one; 0 otherwise"),
+    Column("session", "bigint", "session that made the change; for an ephemeral that closeSession deleted, the "
+           "session that ended"),
+    Column("cxid", "int", "number of the request in its session; 0 for changes that the ensemble made itself"),
+    Column("operation", "string", "as in the log; closeSession for an ephemeral that was deleted with its session"),
+    Column("change", "string", "create, set, delete or acl; refused for a write that was refused"),
+    Column("path", "string", "path of the znode"),
+    Column("old", "binary", "data before the change; null if it was null, unchanged or unknown, or if the znode did "
+           "not exist"),
+    Column("old_known", "boolean", "whether `old` (for acl: `old_acl`) is known; null for create and refused"),
+    Column("new", "binary", "data after the change; null if it is null or unchanged, or if the znode was deleted"),
+    Column("version", "int", "new version of the data (create and set) or of the ACL (acl)"),
+    Column("old_zxid", "bigint", "zxid of the transaction that wrote the old data; null if unknown, or if the znode "
+           "did not exist"),
+    Column("old_time", "timestamp", "time of that transaction"),
+    Column("old_acl", "string", "ACL before the change, if known; for acl and delete"),
+    Column("new_acl", "string", "ACL after the change; for create and acl"),
+    Column("owner", "bigint", "for create: the owner, as in the log"),
+    Column("error", "int", "error code of a refused write; -2 for a part of a multi that was refused because of "
+           "another part; otherwise 0"),
 )  # fmt: skip
 
 _SEED: Final = "seed"

@@ -38,10 +38,10 @@ __all__ = ["DIFF", "Change", "diff", "diff_commands", "lines_of_creations", "lin
 
 DIFF: Final = (
     Column("ensemble", "string", "as in the log"),
-    Column("path", "string", "of the znode"),
+    Column("path", "string", "path of the znode"),
     Column("change", "string", "created, deleted or changed"),
-    Column("fields", "array<string>", "which of data, acl and owner are different, where it was changed"),
-    Column("recreated", "boolean", "it was deleted and created again in between"),
+    Column("fields", "array<string>", "for changed: which of data, acl and owner differ"),
+    Column("recreated", "boolean", "whether it was deleted and created again in between"),
     Column("data_before", "binary", "null is not the same as empty"),
     Column("data_after", "binary", "null is not the same as empty"),
     Column("acl_before", "string", "as in the log"),
@@ -50,8 +50,12 @@ DIFF: Final = (
     Column("owner_after", "bigint", "as stored"),
     Column("children_before", "int", "count of children"),
     Column("children_after", "int", "count of children"),
-    Column("zxid", "bigint", "transaction that last created it or set its data; of a deleted one, in the state before"),
-    Column("time", "timestamp", "when that was"),
+    Column(
+        "zxid",
+        "bigint",
+        "zxid of the last transaction that created it or set its data; for a deleted znode, in the earlier state",
+    ),
+    Column("time", "timestamp", "time of that transaction"),
 )
 
 # The kernel takes at most 128 KiB as one argument.

@@ -31,11 +31,11 @@ __all__ = ["VIOLATIONS", "check_table", "history", "read_histories"]
 
 VIOLATIONS: Final = (
     Column("history", "string", "name of the run"),
-    Column("path", "string", "of the znode"),
+    Column("path", "string", "path of the znode"),
     Column("kind", "string", "lost write, write order, stale synced read, non-monotonic read, ..., or undecided"),
-    Column("violation", "boolean", "false for undecided: too many orders to try all of them"),
+    Column("violation", "boolean", "false if undecided: there are too many orders to try all of them"),
     Column("sentence", "string", "what is wrong"),
-    Column("witness", "array<string>", "the operations that show it, by their time; no smaller set does"),
+    Column("witness", "array<string>", "smallest set of operations that shows the violation, by time"),
 )
 
 _MARKED: Final = (

@@ -37,72 +37,78 @@ COLUMNS: Final = (
 
 _ENSEMBLE: Final = Column("ensemble", "string", "as in the log")
 _WRITES: Final = (
-    Column("writes", "bigint", "changes of znodes"),
-    Column("bytes", "bigint", "of data written"),
-    Column("creates", "bigint", "of these: creates"),
-    Column("sets", "bigint", "of these: new data"),
-    Column("acls", "bigint", "of these: new ACLs"),
-    Column("deletes", "bigint", "of these: deletes"),
+    Column("writes", "bigint", "number of changes of znodes"),
+    Column("bytes", "bigint", "bytes of data written"),
+    Column("creates", "bigint", "number of creates among the writes"),
+    Column("sets", "bigint", "number of writes of data among the writes"),
+    Column("acls", "bigint", "number of ACL changes among the writes"),
+    Column("deletes", "bigint", "number of deletes among the writes"),
 )
 _SPAN: Final = (
-    Column("first", "timestamp", "when the first of them was"),
-    Column("last", "timestamp", "when the last of them was"),
+    Column("first", "timestamp", "time of the first write"),
+    Column("last", "timestamp", "time of the last write"),
 )
 
 PATHS: Final = (
     _ENSEMBLE,
-    Column("path", "string", "the znode; by subtree, its root"),
+    Column("path", "string", "path of the znode; with `--by subtree`, root of the subtree"),
     *_WRITES,
-    Column("sessions", "bigint", "how many wrote, to about 5 %"),
+    Column("sessions", "bigint", "number of sessions that wrote, with an error of about 5 %"),
     *_SPAN,
 )  # fmt: skip
 SESSIONS: Final = (
     _ENSEMBLE,
-    Column("session", "bigint", "id; what goes with the end of a session is not counted as its writes"),
+    Column("session", "bigint", "session id; deletes of its ephemerals at its end are not counted as its writes"),
     *_WRITES,
-    Column("refused", "bigint", "writes that were refused"),
-    Column("paths", "bigint", "how many it wrote to, to about 5 %"),
+    Column("refused", "bigint", "number of writes that were refused"),
+    Column("paths", "bigint", "number of paths that it wrote to, with an error of about 5 %"),
     *_SPAN,
 )  # fmt: skip
 MINUTES: Final = (
     _ENSEMBLE,
-    Column("minute", "timestamp", "its beginning; minutes without a transaction are left out"),
+    Column("minute", "timestamp", "start of the minute; minutes without a transaction are left out"),
     *_WRITES,
-    Column("refused", "bigint", "writes that were refused"),
-    Column("sessions", "bigint", "how many wrote, to about 5 %"),
-    Column("opened", "bigint", "sessions that were opened"),
-    Column("ended", "bigint", "sessions that were closed or expired"),
+    Column("refused", "bigint", "number of writes that were refused"),
+    Column("sessions", "bigint", "number of sessions that wrote, with an error of about 5 %"),
+    Column("opened", "bigint", "number of sessions that were opened"),
+    Column("ended", "bigint", "number of sessions that were closed or expired"),
 )  # fmt: skip
 CHURN: Final = (
     _ENSEMBLE,
-    Column("path", "string", "the parent"),
-    Column("creates", "bigint", "children created"),
-    Column("deletes", "bigint", "children deleted"),
-    Column("churn", "bigint", "the lesser of the two"),
-    Column("ephemerals", "bigint", "of the creates"),
-    Column("short_lived", "bigint", "children that lived less than `short_ms`"),
-    Column("lived_ms", "bigint", "median life of those created and deleted within the log"),
+    Column("path", "string", "path of the parent"),
+    Column("creates", "bigint", "number of children created"),
+    Column("deletes", "bigint", "number of children deleted"),
+    Column("churn", "bigint", "the smaller of `creates` and `deletes`"),
+    Column("ephemerals", "bigint", "number of ephemerals among the created children"),
+    Column("short_lived", "bigint", "number of children that existed for less than `short_ms`"),
+    Column("lived_ms", "bigint", "median lifetime of the children that were created and deleted within the log"),
 )
 SKEW: Final = (
     _ENSEMBLE,
-    Column("of", "string", "path or session: over which the writes are spread"),
-    Column("count", "bigint", "how many of them were written to, or wrote"),
-    Column("writes", "bigint", "of all of them"),
-    Column("top", "string", "the one with the most writes"),
+    Column("of", "string", "path or session: what the writes are counted by"),
+    Column("count", "bigint", "number of paths written to, or of sessions that wrote"),
+    Column("writes", "bigint", "total number of writes"),
+    Column("top", "string", "path or session with the most writes"),
     Column("top_share", "double", "its share of the writes, 0 to 1"),
-    Column("top_percent_share", "double", "share of the busiest 1 %, at least one"),
-    Column("gini", "double", "0: all have the same; towards 1: one has everything"),
+    Column("top_percent_share", "double", "share of the busiest 1 % (at least one path or session)"),
+    Column(
+        "gini", "double", "Gini coefficient: 0 if all have the same number of writes, close to 1 if one has nearly all"
+    ),
 )
 COUNTERS: Final = (
     _ENSEMBLE,
     Column("path", "string", "a parent of sequential znodes"),
-    Column("next", "bigint", "number that the next sequential child gets; every create counts, deletes do not"),
-    Column("remaining", "bigint", "creates until the counter wraps and names are no longer in order; 0 when it has"),
-    Column("used", "double", "share of the counter that is used up, 0 to 1"),
-    Column("creates", "bigint", "children created in this log"),
-    Column("sequential", "bigint", "of these: with a sequence number"),
-    Column("per_day", "double", "creates a day, from the first to the last in this log"),
-    Column("runs_out", "timestamp", "when it wraps at that rate; null if later than in 100 years"),
+    Column("next", "bigint", "number that the next sequential child gets; every create increases it, deletes do not"),
+    Column(
+        "remaining",
+        "bigint",
+        "creates left until the counter overflows and names are no longer in order; 0 if it has overflowed",
+    ),
+    Column("used", "double", "share of the counter's range that is used, 0 to 1"),
+    Column("creates", "bigint", "number of children created in this log"),
+    Column("sequential", "bigint", "number of sequential children among them"),
+    Column("per_day", "double", "creates per day, between the first and the last in this log"),
+    Column("runs_out", "timestamp", "time at which it overflows at that rate; null if in more than 100 years"),
 )
 
 SHORT_MS: Final = 1000

@@ -48,12 +48,12 @@ __all__ = ["VERIFY", "find", "find_in_snapshots", "findings_of", "verify"]
 
 VERIFY: Final = (
     Column("ensemble", "string", "as in the log"),
-    Column("member", "string", "as in the log; null for what concerns all members"),
-    Column("file", "string", "whole path or URI; null for what concerns no single file"),
+    Column("member", "string", "name of the member, as in the log; null if the row concerns all members"),
+    Column("file", "string", "full path or URI; null if the row concerns no single file"),
     Column("offset", "bigint", "in the file"),
-    Column("zxid", "bigint", "of the transaction, or the first of those, that the row is about"),
+    Column("zxid", "bigint", "zxid of the transaction, or of the first one, that the row is about"),
     Column("kind", "string", "damaged, gap, differs, ..."),
-    Column("deviation", "boolean", "false for what is only stated: it is no fault"),
+    Column("deviation", "boolean", "false for a note: it is no fault"),
     Column("sentence", "string", "what was found"),
 )
 

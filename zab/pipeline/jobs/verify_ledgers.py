@@ -35,14 +35,14 @@ COPIES_MAX: Final = 500_000
 """About so many copies of entries are compared together."""
 
 VERIFY_LEDGERS: Final = (
-    Column("ledger", "bigint", "id of the ledger; null for a file that may contain entries of any ledger"),
-    Column("entry", "bigint", "the first entry that the row is about"),
-    Column("last", "bigint", "the last one"),
-    Column("bookie", "string", "whose copy it is; null for what concerns all bookies"),
-    Column("file", "string", "whole path or URI"),
-    Column("position", "bigint", "of the first entry or the damage, in the file"),
+    Column("ledger", "bigint", "id of the ledger; null for a damaged file that may contain entries of any ledger"),
+    Column("entry", "bigint", "first entry that the row is about"),
+    Column("last", "bigint", "last entry that the row is about"),
+    Column("bookie", "string", "bookie of the copy; null if the row concerns all bookies"),
+    Column("file", "string", "full path or URI"),
+    Column("position", "bigint", "position of the first entry or of the damage in the file"),
     Column("kind", "string", "missing, differs, damaged, ..."),
-    Column("deviation", "boolean", "false for what is only stated: it is no fault"),
+    Column("deviation", "boolean", "false for a note: it is no fault"),
     Column("sentence", "string", "what was found"),
 )
 

@@ -29,14 +29,14 @@ __all__ = ["VERIFY_TOPICS", "TopicsVerified", "replicas_in", "verify_here", "ver
 VERIFY_TOPICS: Final = (
     Column("topic", "string", "the topic"),
     Column("partition", "int", "its number"),
-    Column("broker", "string", "whose replica it is; null for what concerns all replicas"),
-    Column("offset", "bigint", "of the first record that the row is about"),
+    Column("broker", "string", "broker of the replica; null if the row concerns all replicas"),
+    Column("offset", "bigint", "offset of the first record that the row is about"),
     Column("until", "bigint", "the offset after the last one"),
-    Column("epoch", "int", "the leader epoch of that broker's batch at this offset"),
-    Column("file", "string", "whole path or URI"),
-    Column("position", "bigint", "of the batch or the damage, in the file"),
+    Column("epoch", "int", "leader epoch of that broker's batch at this offset"),
+    Column("file", "string", "full path or URI"),
+    Column("position", "bigint", "position of the batch or the damage in the file"),
     Column("kind", "string", "differs, missing, damaged, ..."),
-    Column("deviation", "boolean", "false for what is only stated: it is no fault"),
+    Column("deviation", "boolean", "false for a note: it is no fault"),
     Column("sentence", "string", "what was found"),
 )
 TASK_BYTES: Final = 256 << 20

@@ -37,10 +37,10 @@ _DIGEST_BYTES: Final = 16
 
 DEVIATIONS: Final = {
     "missing": "fewer bookies of the write set than the ack quorum have the entry, and the ledger is closed",
-    "differs": "another payload or length than most copies of the entry have",
+    "differs": "a payload or length that differs from most copies of the entry",
     "damaged": "bytes that differ from what was written, or a file that may contain entries and cannot be read",
-    "length": "the last entry of a closed ledger has another length than the metadata say",
-    "more": "there are more findings than are told",
+    "length": "the length in the last entry of a closed ledger differs from the metadata",
+    "more": "more findings than are reported",
 }
 STATED: Final = {
     "fewer": "the ack quorum has the entry, and this bookie of the write set lacks it",
@@ -132,7 +132,7 @@ class _Findings:
             self.kept.append(evolve(found, kind="more", deviation=True, sentence=sentence, bookie=None, file=None))
 
     def add_run(self, kind: str, sentence: str, entry: int, last: int) -> None:
-        """The same of all these entries, of no bookie."""
+        """One finding for all these entries, about no bookie in particular."""
         self.add(kind, sentence, entry, None)
         if self.kept[-1].entry == entry and not self.is_cut:
             self.kept[-1] = evolve(self.kept[-1], last=last)

@@ -43,21 +43,21 @@ _DIGEST_BYTES: Final = 16
 _RECORD: Final = ("offset", "key", "value", "headers", "timestamp")
 
 DEVIATIONS: Final = {
-    "differs": "other bytes than another broker, though both say that they are committed, or have one leader epoch",
-    "missing": "offsets that are committed, and that another broker has",
+    "differs": "different bytes on two brokers that both report them as committed, or have the same leader epoch there",
+    "missing": "committed offsets that another broker has",
     "damaged": "bytes that differ from what was written",
     "gap": "offsets are missing, and nothing was compacted",
     "unreadable": "a file that cannot be read",
     "shortened": "the log ends below what its own broker says is committed",
-    "more": "there are more stretches that differ than are told",
+    "more": "more differences than are reported",
 }
 STATED: Final = {
-    "diverged": "above its own high watermark, the end of a deposed leader, which it cuts off when it follows",
-    "lags": "less at the end than others say is committed",
-    "begins": "less at the beginning than others",
+    "diverged": "records of a deposed leader above its own high watermark, which it truncates when it follows",
+    "lags": "fewer records at the end than others report as committed",
+    "begins": "fewer records at the beginning than others have",
     "alone": "no other replica was given",
     "unmarked": "no directory says what is committed",
-    "busy": "its files were being replaced by the cleaner, and were not compared",
+    "busy": "the cleaner was replacing its files, which were not compared",
 }
 
 
