@@ -71,7 +71,7 @@ def cuts(parts: Sequence[Part], task_bytes: int) -> list[tuple[int, int]]:
 
 
 def parts_within(parts: Iterable[Part], start: int, until: int) -> tuple[Part, ...]:
-    """Those that may have an entry in [start, until)."""
+    """The parts that may have an entry in [start, until)."""
     return tuple(part for part in parts if part.bounds[0] < until and part.bounds[1] >= start)
 
 
