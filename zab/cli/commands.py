@@ -17,9 +17,10 @@ import typer
 from attrs import frozen
 
 from zab.cli.data_command import DataCommand
+from zab.cli.exits import library_of
 from zab.cli.time_limit import timed
 
-__all__ = ["ALIASES", "COMMANDS", "NOT_IN_SHELL", "PUBLICATION", "TAKES_DATA", "Command"]
+__all__ = ["ALIASES", "COMMANDS", "NOT_IN_SHELL", "PUBLICATION", "TAKES_DATA", "Command", "MissingExtraError"]
 
 _FILES: Final = "Servers and files"
 _PANELS: Final = {
@@ -32,12 +33,18 @@ _PANELS: Final = {
 """The panel of `zab --help` for the commands of each package."""
 
 
+class MissingExtraError(Exception):
+    """A command that needs an extra which is not installed; the text says what to install."""
+
+
 @frozen
 class Command:
     """`place` is PACKAGE.MODULE:ATTRIBUTE below `zab.cli`, or MODULE:ATTRIBUTE directly in it."""
 
     place: str
     summary: str
+    extra: str = ""
+    """The extra without which its module cannot be imported, if there is one."""
 
     @property
     def room(self) -> str:
@@ -48,9 +55,15 @@ class Command:
         return _PANELS[self.room]
 
     def load(self) -> Any:
-        """The function or the Typer; imports its module."""
+        """The function or the Typer; imports its module. Raises MissingExtraError."""
         module, _, attribute = self.place.partition(":")
-        return getattr(importlib.import_module(f"zab.cli.{module}"), attribute)
+        try:
+            return getattr(importlib.import_module(f"zab.cli.{module}"), attribute)
+        except ModuleNotFoundError as error:
+            library = library_of(error)
+            if not self.extra or library in ("", "zab"):
+                raise
+            raise MissingExtraError(f"the command needs {library}: pip install 'zab[{self.extra}]'") from None
 
     def add_to(self, app: typer.Typer, name: str) -> None:
         """Load it, and make it a command of `app`."""
@@ -123,12 +136,16 @@ COMMANDS: Final = {
     "broker": Command(
         "brokers.broker:broker_app", "Run a broker, which Kafka's clients produce to and consume from, and list them."
     ),
-    "bookie": Command("bookies.bookie:bookie_app", "Run a bookie, which stores ledgers for clients of BookKeeper."),
+    "bookie": Command(
+        "bookies.bookie:bookie_app", "Run a bookie, which stores ledgers for clients of BookKeeper.", "ledgers"
+    ),
     "topic": Command("brokers.topics:topic_app", "Create, list, describe, alter and delete topics."),
     "produce": Command("brokers.produce:produce_command", "Append lines to a topic."),
     "consume": Command("brokers.consume:consume_command", "Print the records of a topic."),
     "group": Command("brokers.groups:group_app", "List, describe, reset and delete groups of consumers."),
-    "ledger": Command("ledger.ledgers:ledger_app", "Create, append to, read, recover, check and delete ledgers."),
+    "ledger": Command(
+        "ledger.ledgers:ledger_app", "Create, append to, read, recover, check and delete ledgers.", "ledgers"
+    ),
     "service": Command("servers.service:service_app", "Run a member as a service of systemd."),
     "secret": Command("servers.secret:secret_command", "Make the secret by which members prove who they are."),
     "certs": Command(

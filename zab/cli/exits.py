@@ -31,6 +31,7 @@ __all__ = [
     "UNREACHABLE",
     "USAGE",
     "fail",
+    "library_of",
     "of_signal",
 ]
 
@@ -47,6 +48,12 @@ INTERRUPTED: Final = 130
 def of_signal(number: int) -> int:
     """The exit code of a process that a signal has ended."""
     return 128 + number
+
+
+def library_of(error: ModuleNotFoundError) -> str:
+    """The library that was not found, by the name under which it is installed."""
+    module = (error.name or "").partition(".")[0]
+    return {"google": "protobuf"}.get(module, module)
 
 
 def fail(reason: object, code: int = REFUSED) -> NoReturn:

@@ -14,14 +14,14 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
 from zab.cli import connection_options as options
 from zab.cli.arguments import DEFAULT_BOOTSTRAP, DEFAULT_HOSTS, JUTE_MAXBUFFER, arrange
-from zab.cli.commands import COMMANDS
+from zab.cli.commands import COMMANDS, MissingExtraError
 from zab.cli.exits import INTERRUPTED, REFUSED
 from zab.cli.flags import show_flags_without_type
 from zab.cli.plain_values import read_plainly
@@ -117,7 +117,8 @@ def main(words: Sequence[str] | None = None) -> None:
         print("zab: install zab into an environment of its own", file=sys.stderr)
         raise SystemExit(REFUSED)
     if _COMPLETE in os.environ and words is None:
-        _complete(os.environ[_COMPLETE])
+        with suppress(MissingExtraError):
+            _complete(os.environ[_COMPLETE])
         return
     with _warnings_in_a_line():
         _run(words)
@@ -133,6 +134,9 @@ def _run(words: Sequence[str] | None) -> None:
             sys.stdout.flush()
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
+    except MissingExtraError as error:
+        say(f"zab: {error}", sys.stderr)
+        raise SystemExit(REFUSED) from None
     except BaseExceptionGroup as group:
         # Ctrl-C reached one of several tasks, and the ends of the others are in the group with it.
         if group.subgroup(KeyboardInterrupt) is not None:

@@ -240,9 +240,13 @@ sys.exit(main())
 
 @pytest.mark.parametrize(
     ("options", "code", "said"),
-    [([], 0, "seed 3: good"), (["--ledgers"], 1, "--ledgers needs crc32c: pip install 'zab[ledgers]'")],
+    [
+        ([], 0, "seed 3: good"),
+        (["--ledgers"], 1, "--ledgers needs protobuf: pip install 'zab[ledgers]'"),
+        (["--partitions"], 1, "--partitions: crc32c is not installed: pip install 'zab[broker]'"),
+    ],
 )
-def test_only_ledgers_need_their_extra(options: list[str], code: int, said: str) -> None:
+def test_only_ledgers_and_brokers_need_their_extras(options: list[str], code: int, said: str) -> None:
     command = [sys.executable, "-c", WITHOUT_LEDGERS, "simulate", "--seed", "3", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, said in done.stdout + done.stderr) == (code, True), done.stdout + done.stderr

@@ -22,6 +22,7 @@ from zab.cli.json_form import JsonOption, json_line
 from zab.cli.servers.explore_partitions import explore_partitions
 from zab.cli.servers.exploring import end, fields, lines_of, progress, usage
 from zab.cli.servers.simulate import refuse
+from zab.cli.servers.simulate_brokers import demand_brokers
 from zab.simulator.brokers.explored_partition import Bounds as PartitionBounds
 from zab.simulator.brokers.partition_exploration import STATES_MAX as PARTITION_STATES_MAX
 from zab.simulator.explorer.exploration import STATES_MAX, Report, explore, parsed, replay
@@ -88,6 +89,7 @@ def explore_command(
     if partitions:
         of_ensembles = {"silences": silences, "rollbacks": rollbacks, "empty": empty, "hand_overs": hand_overs}
         refuse("for ensembles", breaks=breaks is not None, given=given, world=world != PLAIN, **of_ensembles)
+        demand_brokers()
         of_partitions = PartitionBounds(
             *(voters, min_in_sync, epochs, CHANGES if changes is None else changes, writes, crashes, wipes),
             *(expiries, losses, moves),

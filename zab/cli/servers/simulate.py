@@ -53,6 +53,7 @@ from zab.cli.servers.simulate_brokers import (
     broker_fields,
     broker_line,
     broker_words,
+    demand_brokers,
 )
 from zab.cli.servers.simulate_ledgers import (
     LedgerReport,
@@ -242,6 +243,8 @@ def _kind(partitions: bool, of_ledgers: bool, **of_ensembles: object) -> type[Br
     refuse("for ensembles", **of_ensembles)
     if of_ledgers:
         demand_ledgers()
+    else:
+        demand_brokers()
     return BrokerScope if partitions else LedgerScope
 
 

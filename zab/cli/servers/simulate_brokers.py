@@ -1,12 +1,34 @@
-"""What `zab simulate --partitions` has of its own: a run of brokers, and how it is told and repeated."""
+"""What `zab simulate --partitions` has of its own: a run of brokers, and how it is told and repeated.
+
+Record batches need the libraries of the extra `broker`; `zab explore --partitions` needs them, too.
+"""
 
 from typing import Any
 
+from zab.cli.exits import fail
+from zab.partition.records.libraries import MissingLibraryError, cramjam, crc32c
 from zab.simulator.brokers.scope import Scope as BrokerScope
 from zab.simulator.brokers.simulation import Report as BrokerReport
 from zab.simulator.brokers.workload import FOCUSES as BROKER_FOCUSES
 
-__all__ = ["BROKER_FOCUSES", "BrokerReport", "BrokerScope", "broker_fields", "broker_line", "broker_words"]
+__all__ = [
+    "BROKER_FOCUSES",
+    "BrokerReport",
+    "BrokerScope",
+    "broker_fields",
+    "broker_line",
+    "broker_words",
+    "demand_brokers",
+]
+
+
+def demand_brokers() -> None:
+    """End the command before a run if the extra `broker` is missing."""
+    try:
+        crc32c()
+        cramjam()
+    except MissingLibraryError as error:
+        fail(f"--partitions: {error}")
 
 
 def broker_line(report: BrokerReport) -> str:

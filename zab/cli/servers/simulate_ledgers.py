@@ -6,7 +6,7 @@ Ledgers need their extra, and the simulation of them is imported only when it is
 from collections.abc import Callable
 from typing import Any
 
-from zab.cli.exits import fail
+from zab.cli.exits import fail, library_of
 from zab.simulator.ledgers.report import Report as LedgerReport
 from zab.simulator.ledgers.scope import Scope as LedgerScope
 from zab.simulator.world.shrinking import Shrunk
@@ -28,7 +28,7 @@ def demand_ledgers() -> None:
     try:
         import zab.simulator.ledgers.simulation  # noqa: F401
     except ModuleNotFoundError as error:
-        fail(f"--ledgers needs {error.name}: pip install 'zab[ledgers]'")
+        fail(f"--ledgers needs {library_of(error)}: pip install 'zab[ledgers]'")
 
 
 def run_ledgers(seed: int, sink: Callable[[str], None] | None, scope: LedgerScope) -> LedgerReport:
