@@ -70,8 +70,18 @@ def test_what_failed_is_told_with_the_reason_and_is_not_chosen_again_soon() -> N
     assert rig.fragments == [(0, "b0 b3 b2")]
     assert rig.effects == [BookieFailed(B1, "I/O error")]
     rig.answer(B0, 0, status=Status.IO_ERROR)
-    rig.run_until(28_000)
-    assert rig.fragments == [(0, "b0 b3 b2")], "nobody is left"
+    rig.run_until(4_000)
+    assert rig.fragments == [(0, "b0 b3 b2")], "nobody is left, and two suffice"
+
+
+def test_a_bookie_that_failed_is_chosen_again_before_the_ledger_ends() -> None:
+    """Bookies that are restarted one after the other."""
+    rig = Rig((2, 2, 2), bookies=3, excluded_ms=30_000)
+    rig.append("a")
+    rig.answer(B1, 0, status=Status.IO_ERROR)
+    assert rig.fragments == [(0, "b0 b2")]
+    rig.answer(B0, 0, status=Status.IO_ERROR)
+    assert rig.fragments == [(0, "b1 b2")]
 
 
 def test_a_lost_bookie_is_replaced_without_an_answer() -> None:

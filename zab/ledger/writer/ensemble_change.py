@@ -121,6 +121,9 @@ class EnsembleChanges:
         self._failing[index] = bookie
         return True
 
+    def _can_acknowledge_without(self, failing: dict[int, BookieId]) -> bool:
+        return can_acknowledge(failing.keys(), *self._quorums)
+
     def _indexes_kept(self) -> set[int]:
         return {index for index, bookie in self._failing.items() if bookie in self._kept}
 
@@ -128,7 +131,7 @@ class EnsembleChanges:
         """When a change is to begin. None: there is nothing to change, or one is under way."""
         if self.under_way is not None or not self._failing:
             return None
-        if not can_acknowledge(self._failing.keys(), *self._quorums):
+        if not self._can_acknowledge_without(self._failing):
             return now_ms
         return self._retry_at if self._failing.keys() <= self._indexes_kept() else self._due_at
 
@@ -136,7 +139,10 @@ class EnsembleChanges:
         """Choose bookies for all that failed."""
         ensemble = versioned.metadata.last_fragment.ensemble
         new, left = self._chosen(ensemble, now_ms)
-        if left and not can_acknowledge(left.keys(), *self._quorums):
+        if not self._can_acknowledge_without(left):
+            # One that failed a while ago may be back; the others certainly are not.
+            new, left = self._chosen(ensemble, now_ms, may_have_failed=True)
+        if not self._can_acknowledge_without(left):
             return Reason.NOT_ENOUGH_BOOKIES
         for index in left:
             del self._failing[index]
@@ -152,11 +158,16 @@ class EnsembleChanges:
         self.under_way = change
         return change
 
-    def _chosen(self, ensemble: tuple[BookieId, ...], now_ms: int) -> tuple[list[BookieId], dict[int, BookieId]]:
-        """The new ensemble, and the failed members that stay in it."""
+    def _chosen(
+        self, ensemble: tuple[BookieId, ...], now_ms: int, *, may_have_failed: bool = False
+    ) -> tuple[list[BookieId], dict[int, BookieId]]:
+        """The new ensemble, and the failed members that stay in it. may_have_failed: also bookies that failed less
+        than `excluded_ms` ago are chosen."""
         of = self._excluded_until
         self._excluded_until = {bookie: until for bookie, until in of.items() if until > now_ms}
-        exclude = {*ensemble, *self._failing.values(), *self._excluded_until}
+        exclude = {*ensemble, *self._failing.values()}
+        if not may_have_failed:
+            exclude |= self._excluded_until.keys()
         new, left = list(ensemble), {}
         for index, bookie in sorted(self._failing.items()):
             try:

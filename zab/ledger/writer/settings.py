@@ -56,7 +56,7 @@ class WriterSettings:
     """More ensemble changes than that in `changes_window_ms` end the ledger."""
     changes_window_ms: int = _ms(60_000, 1)
     excluded_ms: int = _ms(30_000)
-    """A bookie that failed is not chosen again by this writer for so long."""
+    """A bookie that failed is not chosen again by this writer for so long, unless the ledger would end without it."""
     retry_ms: int = _ms(1_000, 1)
     """A failed bookie that nobody can replace, and that is not needed, is replaced or tried again after so long."""
     metadata_bytes_max: int = field(default=256 * 1024, validator=[instance_of(int), ge(1024)])
