@@ -29,8 +29,7 @@ _POM = """
   <dependencies>{dependencies}</dependencies>
 </project>
 """
-_DEPENDENCY = """
-    <dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"""
+_PARTS = ("groupId", "artifactId", "version", "classifier")
 
 
 def kafka_jars() -> Path:
@@ -51,8 +50,9 @@ def stream_jars(version: str) -> Path:
 
 
 def jars(name: str, *artifacts: str) -> Path:
-    """The directory with these artifacts, each `group:artifact:version`, and what they need."""
-    dependencies = "".join(_DEPENDENCY.format(*artifact.split(":")) for artifact in artifacts)
+    """The directory with these artifacts, each `group:artifact:version` or `group:artifact:version:classifier`, and
+    what they need."""
+    dependencies = "".join(map(_dependency, artifacts))
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed")
@@ -72,6 +72,11 @@ def jars(name: str, *artifacts: str) -> Path:
     place = cache() / name
     once(place, make)
     return place / "jars"
+
+
+def _dependency(artifact: str) -> str:
+    parts = zip(_PARTS, artifact.split(":"), strict=False)
+    return f"\n    <dependency>{''.join(f'<{part}>{text}</{part}>' for part, text in parts)}</dependency>"
 
 
 def kafka_tool(main_class: str, *arguments: str) -> str:

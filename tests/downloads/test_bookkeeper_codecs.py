@@ -1,4 +1,4 @@
-"""The codecs of BookKeeper 4.17.2 beside ours: what one writes the other reads, with the same meaning."""
+"""The codecs of BookKeeper 4.17.3 beside ours: what one writes the other reads, with the same meaning."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from zab.ledger.wire.status import Status
 
 pytestmark = [pytest.mark.downloads, pytest.mark.java, pytest.mark.process, pytest.mark.slow]
 
-VERSION = "4.17.2"
+VERSION = "4.17.3"
 PROGRAM = Path(__file__).parent / "clients" / "BookKeeperCodecs.java"
 PASSWORDS = (b"", b"passwd", bytes(range(256)))
 DIGEST = Digest(DigestType.CRC32C, b"passwd")
