@@ -96,7 +96,6 @@ REFUSED: Final[Mapping[str, tuple[frozenset[str], str]]] = {
     "tlsProvider": (frozenset({""}), "StartTls is not served"),
     "tlsProviderFactoryClass": (frozenset({""}), "StartTls is not served"),
     "tlsClientAuthentication": (frozenset({"false"}), "StartTls is not served"),
-    "autoRecoveryDaemonEnabled": (frozenset({"false"}), "no auditor and no worker runs in this process"),
     "persistBookieStatusEnabled": (
         frozenset({"false"}),
         "only forceReadOnlyBookie is kept over a restart",

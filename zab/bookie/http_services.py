@@ -26,7 +26,7 @@ import json
 import resource
 import socket
 from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 from starlette.applications import Starlette
@@ -67,13 +67,16 @@ class HttpServices:
         bookie: BookieId,
         tell: Callable[[Input], None],
         note: Callable[[Record], None],
+        more: Callable[[], Iterable[Figure]],
     ) -> None:
+        """`more`: further figures, of what runs beside the bookie."""
         self._settings = settings
         self._turn = turn
         self._threads = threads
         self._bookie = bookie
         self._tell = tell
         self._note = note
+        self._more = more
         self._names = {socket.gethostname().lower(), settings.http.host.lower()}
         self._ports = HttpPorts()
 
@@ -125,7 +128,7 @@ class HttpServices:
             open_descriptors=open_descriptors(),
             max_descriptors=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         )
-        return partial(figures, self._turn, around)
+        return lambda: chain(figures(self._turn, around), self._more())
 
     # ---------------------------------------------------------------------------------------------------------- health
 

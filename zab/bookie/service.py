@@ -23,6 +23,7 @@ import trio
 
 from datatree.log.disk import is_full
 from zab.bookie.address import advertised_host, listening_host
+from zab.bookie.auto_recovery import AutoRecoveryService
 from zab.bookie.connection import BookieConnection, Closing
 from zab.bookie.settings import BookieSettings
 from zab.bookie.storage import Directories, Threads, open_directories
@@ -143,7 +144,8 @@ async def serve(settings: BookieSettings, supervised: Supervised, surroundings: 
         if settings.space.forced_read_only:
             mailbox.leave(Ordered(read_only=True))
         mailbox.leave(directories.space())
-        http = await _open_http(settings, turn, threads, start.bookie, mailbox)
+        recovery = AutoRecoveryService(settings, start.bookie, surroundings.dial)
+        http = await _open_http(settings, turn, threads, start.bookie, mailbox, recovery)
         if http is not None:
             closing.callback(http.close)
         threads.start()
@@ -159,6 +161,7 @@ async def serve(settings: BookieSettings, supervised: Supervised, surroundings: 
                 nursery.start_soon(coordination.run)
                 if http is not None:
                     nursery.start_soon(http.run)
+                recovery.start_beside_a_bookie(nursery)
                 supervised.ready()
                 await loop.run(turn)
         except* ServerFailedError as group:
@@ -208,7 +211,12 @@ def _clients(settings: BookieSettings, loop: Loop) -> ClientSockets[BookieConnec
 
 
 async def _open_http(
-    settings: BookieSettings, turn: BookieTurn, threads: Threads, bookie: BookieId, mailbox: Mailbox[Input]
+    settings: BookieSettings,
+    turn: BookieTurn,
+    threads: Threads,
+    bookie: BookieId,
+    mailbox: Mailbox[Input],
+    recovery: AutoRecoveryService,
 ) -> HttpServices | None:
     """The port of metrics and administration; None: the settings name none."""
     if not settings.http.enabled:
@@ -216,7 +224,7 @@ async def _open_http(
     # The HTTP libraries take a fifth of a second to import.
     from zab.bookie.http_services import HttpServices
 
-    http = HttpServices(settings, turn, threads, bookie, mailbox.put, turn.note)
+    http = HttpServices(settings, turn, threads, bookie, mailbox.put, turn.note, recovery.figures)
     await http.open()
     return http
 

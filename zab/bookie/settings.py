@@ -24,6 +24,7 @@ from zab.configuration.fields import (
 )
 from zab.ledger.bookie.config import BookieConfig
 from zab.ledger.entries.ids import is_bookie_id
+from zab.ledger.replication.events import AuditorSettings, CheckSettings, WorkerSettings
 from zab.ledger.wire.frames import FRAME_BYTES_MAX
 from zab.wire.frames import LENGTH_BYTES
 
@@ -36,6 +37,8 @@ _SECONDS: Final = integer(0, INT_MAX)
 _PORT: Final = integer(0, 65535)
 _MIBS: Final = integer(1, 1 << 20)
 _CORE: Final = BookieConfig()
+_AUDITOR: Final = AuditorSettings()
+_WORKER: Final = WorkerSettings()
 _URI: Final = re.compile(r"zk(?:\+([a-z]+))?://([^/\s]+)(/\S*)", re.ASCII | re.IGNORECASE)
 
 
@@ -273,6 +276,59 @@ class HttpSettings:
 
 
 @frozen(kw_only=True)
+class ReplicationSettings:
+    """Auto-recovery: the search for ledgers that lack copies, and their repair."""
+
+    is_enabled: bool = setting(
+        *("autoRecoveryDaemonEnabled", False, BOOLEAN, "true/false"),
+        "Whether an auditor and a worker run in this process. BookKeeper's default is true.",
+    )
+    lost_bookie_delay_s: int = setting(
+        *("lostBookieRecoveryDelay", 0, _SECONDS, "s"),
+        "How long a bookie may be away before its ledgers are repaired. The first auditor writes it into the metadata, "
+        "where it is changed for all.",
+    )
+    bookies_check_s: int = setting(
+        *("auditorPeriodicBookieCheckInterval", _AUDITOR.bookies_check_ms // 1000, _SECONDS, "s"),
+        "How often all ledgers are searched for lost bookies, besides each time that one is lost. 0: never.",
+    )
+    ledgers_check_s: int = setting(
+        *("auditorPeriodicCheckInterval", _AUDITOR.ledgers_check_ms // 1000, _SECONDS, "s"),
+        "How often entries of all ledgers are read. 0: never.",
+    )
+    placement_check_s: int = setting(
+        *("auditorPeriodicPlacementPolicyCheckInterval", _AUDITOR.placement_check_ms // 1000, _SECONDS, "s"),
+        "How often ensembles are compared with the rule of racks. 0: never.",
+    )
+    sample_percent: int = setting(
+        *("auditorLedgerVerificationPercentage", 0, integer(0, 100), "%"),
+        "How many of the entries are read then, besides the first and the last one of each member.",
+    )
+    grace_ms: int = setting(
+        *("openLedgerRereplicationGracePeriod", _WORKER.open_grace_ms, integer(0, INT_MAX), "ms"),
+        "How long a writer may take to replace a lost bookie, before its ledger is closed.",
+    )
+    bytes_per_s: int = setting(
+        *("replicationRateByBytes", _WORKER.bytes_per_s, _BYTES, "bytes/s"),
+        "A worker copies so many bytes a second.",
+    )
+
+    @property
+    def auditor(self) -> AuditorSettings:
+        return AuditorSettings(
+            lost_bookie_delay_ms=1000 * self.lost_bookie_delay_s,
+            bookies_check_ms=1000 * self.bookies_check_s,
+            ledgers_check_ms=1000 * self.ledgers_check_s,
+            placement_check_ms=1000 * self.placement_check_s,
+            check=CheckSettings(sample_share=self.sample_percent / 100),
+        )
+
+    @property
+    def worker(self) -> WorkerSettings:
+        return WorkerSettings(open_grace_ms=self.grace_ms, bytes_per_s=self.bytes_per_s)
+
+
+@frozen(kw_only=True)
 class BookieSettings:
     """All settings of a bookie."""
 
@@ -283,6 +339,7 @@ class BookieSettings:
     space: SpaceSettings = block(SpaceSettings)
     collection: CollectionSettings = block(CollectionSettings)
     http: HttpSettings = block(HttpSettings)
+    replication: ReplicationSettings = block(ReplicationSettings)
     audit: AuditSettings = block(AuditSettings, "audit.")
     warnings: tuple[str, ...] = ()
     """Keys without effect: sentences, each with its line."""

@@ -1,0 +1,47 @@
+"""Auto-recovery in the processes of real bookies: a ledger of a bookie that is gone gets its copies elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from tests.rigs.waiting import PATIENCE_SECONDS
+from zab.bookie.auto_recovery import COUNTED, AutoRecoveryService
+from zab.bookie.config_file import read_settings
+from zab.client import connect
+from zab.ledger.entries.ids import BookieId
+from zab.ledgers import open_store
+from zab.testing.bookies import Bookies
+
+
+@pytest.mark.slow
+async def test_the_entries_of_a_bookie_that_is_gone_are_copied_to_another_one() -> None:
+    wanted = [b"%d" % each * 50 for each in range(300)]
+    async with Bookies(4, {"autoRecoveryDaemonEnabled": "true"}) as bookies:
+        async with connect(bookies.ensemble.hosts) as zk, open_store(zk) as store:
+            async with store.create(3, 3, 2) as ledger:
+                for each in wanted:
+                    ledger.append_nowait(each)
+            first = (await store.metadata(ledger.id)).last_fragment.ensemble
+            gone = first[0]
+            bookies.kill(int(gone[1:]))
+            with trio.fail_after(PATIENCE_SECONDS):
+                while gone in (await store.metadata(ledger.id)).bookies:  # noqa: ASYNC110
+                    await trio.sleep(0.05)
+            now = (await store.metadata(ledger.id)).last_fragment.ensemble
+            assert now[1:] == first[1:]
+            bookies.kill(*(int(each[1:]) for each in first[1:]))
+            async with await store.open(ledger.id) as reader:
+                assert [entry.payload async for entry in reader.entries()] == wanted
+        bookies.start()
+
+
+def test_figures_are_there_before_there_is_a_session() -> None:
+    text = "ledgerDirectories=/tmp/nowhere\nautoRecoveryDaemonEnabled=true\nopenLedgerRereplicationGracePeriod=7\n"
+    settings = read_settings(text)
+    assert settings.replication.is_enabled
+    assert settings.replication.worker.open_grace_ms == 7
+    found = {each.name: each.value for each in AutoRecoveryService(settings, BookieId("b1")).figures()}
+    assert found["zab_auto_recovery_is_auditor"] == 0
+    assert found["zab_auto_recovery_copied_entries"] == 0
+    assert len(found) == 3 + len(COUNTED)
