@@ -146,6 +146,7 @@ COMMANDS: Final = {
     "ledger": Command(
         "ledger.ledgers:ledger_app", "Create, append to, read, recover, check and delete ledgers.", "ledgers"
     ),
+    "audit": Command("ledger.audit:audit_app", "Show auto-recovery of ledgers, and switch it.", "ledgers"),
     "service": Command("servers.service:service_app", "Run a member as a service of systemd."),
     "secret": Command("servers.secret:secret_command", "Make the secret by which members prove who they are."),
     "certs": Command(
