@@ -99,8 +99,8 @@ COMMANDS: Final = {
     "stat": Command("znodes.znode:stat_command", "Print a znode's stat."),
     "watch": Command("znodes.znode:watch_command", "Print changes as they happen, until Ctrl-C."),
     "changes": Command("znodes.changes:changes_command", "Print every change of the tree in order, until Ctrl-C."),
-    "acl": Command("znodes.acl:acl_app", "Who may do what with a znode."),
-    "quota": Command("znodes.quota:quota_app", "Limits on subtrees."),
+    "acl": Command("znodes.acl:acl_app", "Show and change the ACL of a znode."),
+    "quota": Command("znodes.quota:quota_app", "Show and change the quotas of subtrees."),
     "count": Command("znodes.znode:count_command", "Print how many descendants a znode has."),
     "tree": Command("znodes.tree:tree_command", "Draw a subtree."),
     "find": Command("znodes.find:find_command", "Print the paths of znodes that pass tests."),
@@ -108,27 +108,29 @@ COMMANDS: Final = {
     "touch": Command("znodes.copying:touch_command", "Change the time of a znode's data, or create it."),
     "cp": Command("znodes.copying:cp_command", "Copy a subtree."),
     "mv": Command("znodes.copying:mv_command", "Move a subtree."),
-    "export": Command("znodes.exporting:export_command", "Print a subtree, to be imported again."),
-    "import": Command("znodes.importing:import_command", "Make a subtree of what was exported."),
+    "export": Command("znodes.exporting:export_command", "Print a subtree in a form that zab import reads."),
+    "import": Command("znodes.importing:import_command", "Create a subtree from the output of zab export."),
     "edit": Command("znodes.editing:edit_command", "Change a znode's data in an editor."),
-    "multi": Command("znodes.multi:multi_command", "Do the lines of a file in one transaction."),
-    "wait": Command("znodes.waiting:wait_command", "Wait until a znode is there, is gone, or has changed."),
+    "multi": Command("znodes.multi:multi_command", "Run the lines of a file as one transaction."),
+    "wait": Command("znodes.waiting:wait_command", "Wait until a znode exists, is deleted, or has changed."),
     "lock": Command("znodes.locking:lock_command", "Run a command while a lock is held."),
     "elect": Command("znodes.locking:elect_command", "Run a command while this candidate leads."),
     "ephemerals": Command("znodes.session:ephemerals_command", "List this session's ephemerals."),
     "sync": Command(
-        "znodes.session:sync_command", "Wait until the server has applied all that was acknowledged before."
+        "znodes.session:sync_command", "Wait until the server has applied every write acknowledged before."
     ),
-    "whoami": Command("znodes.session:whoami_command", "Print whom the server takes this client for."),
+    "whoami": Command("znodes.session:whoami_command", "Print the identities that the server knows for this client."),
     "config": Command("znodes.session:config_command", "Print the ensemble's configuration."),
     "4lw": Command("znodes.words:word_command", "Print what each server says about itself: srvr, mntr, cons, …"),
-    "reconfig": Command("znodes.reconfig:reconfig_app", "Who belongs to the ensemble, and who of them decides."),
-    "lead": Command("znodes.reconfig:lead_command", "Have another server lead."),
+    "reconfig": Command("znodes.reconfig:reconfig_app", "Show and change the members of the ensemble."),
+    "lead": Command("znodes.reconfig:lead_command", "Hand over leadership to another server."),
     "shell": Command("znodes.shell:shell_command", "Run commands one after the other in one session."),
     "status": Command("operations.status:status_command", "Print the leader, lags, and what needs attention."),
     "doctor": Command("operations.doctor:doctor_command", "Check a member's configuration, machine and neighbours."),
-    "backup": Command("operations.backup:backup_app", "Back up a running ensemble, and see what there is."),
-    "support": Command("operations.support:support_command", "Pack what somebody who helps needs, without secrets."),
+    "backup": Command(
+        "operations.backup:backup_app", "Back up a running ensemble, and list, verify and prune backups."
+    ),
+    "support": Command("operations.support:support_command", "Pack diagnostics for support, without secrets."),
     "server": Command("servers.server:server_command", "Run one member, until SIGINT or SIGTERM."),
     "ensemble": Command(
         "servers.server:ensemble_command", "Run a local ensemble, one process per member, until SIGINT or SIGTERM."
@@ -148,38 +150,37 @@ COMMANDS: Final = {
     ),
     "audit": Command("ledger.audit:audit_app", "Show auto-recovery of ledgers, and switch it.", "ledgers"),
     "service": Command("servers.service:service_app", "Run a member as a service of systemd."),
-    "secret": Command("servers.secret:secret_command", "Make the secret by which members prove who they are."),
+    "secret": Command("servers.secret:secret_command", "Make the secret that authenticates members to each other."),
     "certs": Command(
-        "servers.certs:certs_command", "Make certificates for members and clients, and who vouches for them."
+        "servers.certs:certs_command", "Make certificates for members and clients, and their authorities."
     ),
-    "user": Command("servers.user:user_command", "Say who may log in to the servers by SASL."),
-    "snapshot": Command("files.inspect:snapshot_command", "Print what is in a snapshot, native or ZooKeeper's."),
+    "user": Command("servers.user:user_command", "Manage the users who may log in by SASL."),
+    "snapshot": Command("files.inspect:snapshot_command", "Print the contents of a snapshot, native or ZooKeeper's."),
     "log": Command("files.inspect:log_command", "Print the transactions of a log, native or ZooKeeper's."),
     "segment": Command(
-        "files.segment:segment_command", "Print what is in the files of a broker's log directory, ours or Kafka's."
+        "files.segment:segment_command", "Print the files of a broker's log directory, ours or Kafka's."
     ),
-    "fsck": Command(
-        "files.fsck:fsck_command", "Say what is wrong with the files of a stopped member, and what will happen."
-    ),
+    "fsck": Command("files.fsck:fsck_command", "Report damage in the files of a stopped member, and what will happen."),
     "restore": Command(
-        "operations.restore:restore_command", "Go back to any moment of backups: new directories, or running members."
+        "operations.restore:restore_command",
+        "Restore any moment of the backups: to new directories or to running members.",
     ),
     "recover": Command(
         "files.recover:recover_command",
-        "Begin a new ensemble with what one stopped member has, after a majority lost its data.",
+        "Begin a new ensemble from one stopped member, after a majority lost its data.",
     ),
     "pipeline": Command(
         "pipeline.commands:pipeline_app", "Analyse logs and snapshots with Spark, native and ZooKeeper's."
     ),
     "simulate": Command(
         "servers.simulate:simulate_command",
-        "Run whole ensembles in simulated time, with faults, and check every promise.",
+        "Run whole ensembles in simulated time, with faults, and check every guarantee.",
     ),
     "explore": Command(
-        "servers.explore:explore_command", "Walk every order of what can happen to a small ensemble, and check each."
+        "servers.explore:explore_command", "Explore every order of events in a small ensemble, and check each."
     ),
     "completion": Command(
-        "completion:completion_command", "Print what makes a shell complete commands, options and paths."
+        "completion:completion_command", "Print the shell code that completes commands, options and paths."
     ),
 }
 

@@ -191,12 +191,15 @@ AuthOption: TypeAlias = Annotated[
         f"the list of processes what is written here itself. ${AUTH_VARIABLE} has them too.",
     ),
 ]
-ReadOnlyOption: TypeAlias = Annotated[
-    bool, typer.Option("--read-only", "-r", help="A server without a quorum will do.")
-]
+ReadOnlyOption: TypeAlias = Annotated[bool, typer.Option("--read-only", "-r", help="Accept a server without a quorum.")]
 JuteMaxbufferOption: TypeAlias = Annotated[
     int,
-    typer.Option("--jute-maxbuffer", metavar="BYTES", min=1, help="A request's, as the servers' jute.maxbuffer."),
+    typer.Option(
+        "--jute-maxbuffer",
+        metavar="BYTES",
+        min=1,
+        help="The maximum size of a request, as the servers' jute.maxbuffer.",
+    ),
 ]
 ConfigOption: TypeAlias = Annotated[
     str | None,
@@ -217,7 +220,7 @@ ProfileOption: TypeAlias = Annotated[
         envvar="ZAB_PROFILE",
         is_eager=True,
         callback=_name,
-        help="Defaults of these options, of that name in the file; without it, `default`.",
+        help="The profile in that file; without it, `default`.",
     ),
 ]
 TlsOption: TypeAlias = Annotated[
@@ -227,7 +230,7 @@ TlsOption: TypeAlias = Annotated[
         envvar="ZAB_TLS",
         rich_help_panel=_SECURITY,
         show_default=False,
-        help="Encrypt, and have servers prove their names. On where there is a CA or a key store.",
+        help="Encrypt, and verify servers. On by default with --ca or --key-store.",
     ),
 ]
 CaOption: TypeAlias = Annotated[
@@ -237,7 +240,7 @@ CaOption: TypeAlias = Annotated[
         metavar="FILE",
         envvar="ZAB_CA",
         rich_help_panel=_SECURITY,
-        help="Who vouches for servers, PEM, PKCS#12 or JKS; without it, whom this machine believes.",
+        help="Trusted CAs, PEM, PKCS#12 or JKS; by default, those of this machine.",
     ),
 ]
 KeyStoreOption: TypeAlias = Annotated[
@@ -267,7 +270,7 @@ CheckHostOption: TypeAlias = Annotated[
         "--check-host/--no-check-host",
         envvar="ZAB_CHECK_HOST",
         rich_help_panel=_SECURITY,
-        help="A server's certificate has to name its host.",
+        help="Verify that a server's certificate names its host.",
     ),
 ]
 SaslUserOption: TypeAlias = Annotated[
@@ -297,7 +300,7 @@ BootstrapOption: TypeAlias = Annotated[
         metavar="HOST:PORT,…",
         envvar="ZAB_BOOTSTRAP_SERVER",
         rich_help_panel=_BROKERS,
-        help="Brokers, of which one has to answer.",
+        help="Brokers, one of which has to answer.",
     ),
 ]
 ClientConfigOption: TypeAlias = Annotated[

@@ -30,7 +30,7 @@ def _note(context: typer.Context, seconds: float | None) -> None:
 _Option = Annotated[
     float | None,
     typer.Option(
-        TIMEOUT, metavar="SECONDS", callback=_note, show_default=False, help="Give up after so long; exit code 124."
+        TIMEOUT, metavar="SECONDS", callback=_note, show_default=False, help="Give up after this time; exit code 124."
     ),
 ]
 

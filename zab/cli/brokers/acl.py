@@ -28,18 +28,20 @@ acl_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 _HEAD: Final = ("resource", "name", "pattern", "principal", "host", "operation", "permission")
 _OPERATIONS: Final = {each.text.lower(): each for each in Operation}
 
-PrincipalArgument = Annotated[str, typer.Argument(metavar="PRINCIPAL", help="Such as User:alice; User:* is everybody.")]
+PrincipalArgument = Annotated[
+    str, typer.Argument(metavar="PRINCIPAL", help="A principal, such as User:alice; User:* means everybody.")
+]
 OperationsArgument = Annotated[
-    str, typer.Argument(metavar="OPERATION,…", help="Such as read,write or describeConfigs; all is all of them.")
+    str, typer.Argument(metavar="OPERATION,…", help="Operations, such as read,write or describeConfigs, or all.")
 ]
 SomeOperationsArgument = Annotated[
     str | None, typer.Argument(metavar="[OPERATION,…]", help="Only these.", show_default=False)
 ]
-TopicOption = Annotated[str | None, typer.Option("--topic", metavar="NAME", help="A topic; '*' is every one.")]
+TopicOption = Annotated[str | None, typer.Option("--topic", metavar="NAME", help="A topic; '*' means every topic.")]
 GroupOption = Annotated[str | None, typer.Option("--group", metavar="NAME", help="A group of consumers.")]
 IdOption = Annotated[str | None, typer.Option("--transactional-id", metavar="NAME", help="A transactional id.")]
 ClusterOption = Annotated[bool, typer.Option("--cluster", help="The cluster.")]
-PrefixedOption = Annotated[bool, typer.Option("--prefixed", help="Every name that begins with NAME.")]
+PrefixedOption = Annotated[bool, typer.Option("--prefixed", help="Every name with the prefix NAME.")]
 HostOption = Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="Only from this address.")]
 
 
@@ -108,7 +110,7 @@ def add_command(
     cluster: ClusterOption = False,
     prefixed: PrefixedOption = False,
     host: HostOption = None,
-    deny: Annotated[bool, typer.Option("--deny", help="Deny it, whatever other rows allow.")] = False,
+    deny: Annotated[bool, typer.Option("--deny", help="Deny it, even if other rows allow it.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Allow a principal to do something, or deny it. What is so already stays so."""
@@ -141,7 +143,7 @@ def add_command(
 def list_command(
     context: typer.Context,
     principal: Annotated[
-        str | None, typer.Option("--principal", metavar="PRINCIPAL", help="Only rows of this one.")
+        str | None, typer.Option("--principal", metavar="PRINCIPAL", help="Only rows of this principal.")
     ] = None,
     topic: TopicOption = None,
     group: GroupOption = None,

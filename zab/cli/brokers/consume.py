@@ -58,15 +58,16 @@ def consume_command(
         typer.Option("--from", metavar="POSITION", help=POSITION_HELP + " Without it, the beginning."),
     ] = None,
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", metavar="N", min=0, help="Only this one; once for each.")
+        list[int] | None,
+        typer.Option("--partition", "-p", metavar="N", min=0, help="Only this partition. May be repeated."),
     ] = None,
     group: Annotated[
-        str | None, typer.Option("--group", "-g", metavar="GROUP", help="Take part in a group, and commit.")
+        str | None, typer.Option("--group", "-g", metavar="GROUP", help="Join a consumer group, and commit offsets.")
     ] = None,
     count: Annotated[
-        int | None, typer.Option("--count", "-n", metavar="N", min=1, help="End after so many records.")
+        int | None, typer.Option("--count", "-n", metavar="N", min=1, help="Stop after N records.")
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is appended, until Ctrl-C.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new records until Ctrl-C.")] = False,
     keys: Annotated[bool, typer.Option("--keys", help="Print keys.")] = False,
     headers: Annotated[bool, typer.Option("--headers", help="Print headers.")] = False,
     times: Annotated[bool, typer.Option("--times", help="Print times.")] = False,

@@ -39,17 +39,17 @@ _PREFERRED: Final = 0
 def drain_command(
     context: typer.Context,
     broker: Annotated[int, typer.Argument(metavar="BROKER", min=0, show_default=False)],
-    replicas: Annotated[bool, typer.Option("--replicas", help="Other brokers keep its replicas, too.")] = False,
+    replicas: Annotated[bool, typer.Option("--replicas", help="Move its replicas to other brokers, too.")] = False,
     at_once: Annotated[
         int,
-        typer.Option("--at-once", metavar="N", min=1, max=ORDERS_AT_ONCE, help="Copy so many partitions at a time."),
+        typer.Option(
+            "--at-once", metavar="N", min=1, max=ORDERS_AT_ONCE, help="How many partitions are copied at a time."
+        ),
     ] = AT_ONCE,
-    plan: Annotated[bool, typer.Option("--plan", help="Only say what would move.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Print what would move; change nothing.")] = False,
     undo: Annotated[
         Path | None,
-        typer.Option(
-            "--undo", metavar="FILE", help="Give back what an earlier run moved; the file has its lines of --json."
-        ),
+        typer.Option("--undo", metavar="FILE", help="Undo an earlier run; the file has its --json output."),
     ] = None,
     json: JsonOption = False,
 ) -> None:

@@ -38,9 +38,11 @@ def reset_command(
     to: Annotated[str, typer.Option("--to", metavar="POSITION", help=POSITION_HELP, show_default=False)],
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", metavar="TOPIC[:PARTITION,…]", help="Only these; once for each topic."),
+        typer.Option("--topic", metavar="TOPIC[:PARTITION,…]", help="Only these topics. May be repeated."),
     ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it; without, only the plan is shown.")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Apply the plan. Without it, the plan is only printed.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Set what a group without members has committed. An offset that a partition does not have becomes its beginning or

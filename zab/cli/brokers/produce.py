@@ -68,27 +68,31 @@ def produce_command(
     context: typer.Context,
     topic: TopicArgument,
     file: Annotated[
-        Path, typer.Argument(metavar="[FILE]", help="A record a line; - is standard input.", show_default=False)
+        Path, typer.Argument(metavar="[FILE]", help="One record per line; - reads standard input.", show_default=False)
     ] = _STDIN,
     key_separator: Annotated[
         str | None,
-        typer.Option("--key-separator", "-k", metavar="TEXT", help="What precedes it in a line is the key."),
+        typer.Option("--key-separator", "-k", metavar="TEXT", help="The text before this separator is the key."),
     ] = None,
     header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="Of each record; once for each.")
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of each record. May be repeated."),
     ] = None,
     json_lines: Annotated[
         bool, typer.Option("--json-lines", help="Lines are objects, as `zab consume --json` prints them.")
     ] = False,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", metavar="N", min=0, help="Else the key, or nobody, decides.")
+        int | None,
+        typer.Option("--partition", "-p", metavar="N", min=0, help="By default, the key decides, if there is one."),
     ] = None,
     keep_partitions: Annotated[
-        bool, typer.Option("--keep-partitions", help="Of --json-lines: the partition is that of the line.")
+        bool, typer.Option("--keep-partitions", help="With --json-lines: use the partition in each line.")
     ] = False,
-    acks: Annotated[Acks, typer.Option("--acks", "-a", help="Who has a record before it counts.")] = Acks.ALL,
+    acks: Annotated[
+        Acks, typer.Option("--acks", "-a", help="Which replicas must have a record before it is acknowledged.")
+    ] = Acks.ALL,
     compression: Annotated[
-        Codec | None, typer.Option("--compression", "-z", help="Of batches.", show_default=False)
+        Codec | None, typer.Option("--compression", "-z", help="The compression of batches.", show_default=False)
     ] = None,
     create: Annotated[bool, typer.Option("--create", help="Create the topic if it does not exist.")] = False,
     json: JsonOption = False,

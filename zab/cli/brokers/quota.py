@@ -34,8 +34,8 @@ _EXACT, _MATCHES_DEFAULT = 0, 1
 _Entity = tuple[tuple[str, str | None], ...]
 """Each type and its name; None: the default."""
 
-UserOption = Annotated[str | None, typer.Option("--user", metavar="NAME", help="A user, by its name alone: alice.")]
-ClientOption = Annotated[str | None, typer.Option("--client-id", metavar="ID", help="A client.id of clients.")]
+UserOption = Annotated[str | None, typer.Option("--user", metavar="NAME", help="A user name, such as alice.")]
+ClientOption = Annotated[str | None, typer.Option("--client-id", metavar="ID", help="A client.id.")]
 DefaultUserOption = Annotated[bool, typer.Option("--default-user", help="All users without a quota of their own.")]
 DefaultClientOption = Annotated[
     bool, typer.Option("--default-client-id", help="All client ids without a quota of their own.")

@@ -25,18 +25,23 @@ def alter_command(
     context: typer.Context,
     topic: TopicArgument,
     config: Annotated[
-        list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="Set a setting; once for each.")
+        list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="Set a setting. May be repeated.")
     ] = None,
     delete_config: Annotated[
         list[str] | None,
-        typer.Option("--delete-config", metavar="KEY", help="Go back to the broker's setting; once for each."),
+        typer.Option("--delete-config", metavar="KEY", help="Revert a setting to the broker's. May be repeated."),
     ] = None,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", metavar="N", min=1, help="How many there are then; never fewer.")
+        int | None,
+        typer.Option(
+            "--partitions", "-p", metavar="N", min=1, help="The new number of partitions; it cannot decrease."
+        ),
     ] = None,
     assign: Annotated[
         list[str] | None,
-        typer.Option("--assign", metavar="PARTITION=BROKER,…", help="Move a partition to these; once for each."),
+        typer.Option(
+            "--assign", metavar="PARTITION=BROKER,…", help="Move a partition to these brokers. May be repeated."
+        ),
     ] = None,
     json: JsonOption = False,
 ) -> None:

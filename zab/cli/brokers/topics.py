@@ -36,18 +36,18 @@ def create_command(
     context: typer.Context,
     topic: TopicArgument,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", metavar="N", min=1, help="The broker's num.partitions without.")
+        int | None, typer.Option("--partitions", "-p", metavar="N", min=1, help="Default: the broker's num.partitions.")
     ] = None,
     replication_factor: Annotated[
         int | None,
-        typer.Option("--replication-factor", "-r", metavar="N", min=1, help="The broker's default without."),
+        typer.Option("--replication-factor", "-r", metavar="N", min=1, help="Default: the broker's."),
     ] = None,
     config: Annotated[
-        list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting; once for each.")
+        list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting. May be repeated.")
     ] = None,
     assign: Annotated[
         list[str] | None,
-        typer.Option("--assign", metavar="PARTITION=BROKER,…", help="The replicas of a partition; once for each."),
+        typer.Option("--assign", metavar="PARTITION=BROKER,…", help="The replicas of a partition. May be repeated."),
     ] = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Succeed if it exists.")] = False,
     json: JsonOption = False,
@@ -95,7 +95,7 @@ def _wait_for_leaders(admin: Any, topic: str, wait_ms: int) -> None:
 @topic_app.command("list")
 def list_command(
     context: typer.Context,
-    internal: Annotated[bool, typer.Option("--internal", help="Those of the brokers themselves, too.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Include internal topics of the brokers.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Print the names of all topics."""

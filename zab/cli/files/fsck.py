@@ -77,7 +77,7 @@ class Looked:
 def fsck_command(
     directory: Annotated[Path, typer.Argument(metavar="DATADIR", help="The dataDir of a stopped member.")],
     log_directory: Annotated[
-        Path | None, typer.Option("--log-dir", metavar="DIR", help="Its dataLogDir, where it has one.")
+        Path | None, typer.Option("--log-dir", metavar="DIR", help="Its dataLogDir, if it has one.")
     ] = None,
     json: JsonOption = False,
 ) -> None:

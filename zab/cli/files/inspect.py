@@ -97,7 +97,7 @@ def snapshot_command(
             exists=True,
             dir_okay=False,
             readable=True,
-            help="Another one: print what is not the same in it.",
+            help="Another snapshot: print the differences.",
             show_default=False,
         ),
     ] = None,
@@ -107,9 +107,9 @@ def snapshot_command(
     as_summary: Annotated[
         bool, typer.Option("--summary", help="How many descendants and bytes each znode with children has.")
     ] = False,
-    path: Annotated[str | None, typer.Option("--path", metavar="PATH", help="Of --summary: where it begins.")] = None,
+    path: Annotated[str | None, typer.Option("--path", metavar="PATH", help="With --summary: where to begin.")] = None,
     depth: Annotated[
-        int | None, typer.Option("--depth", metavar="N", min=0, help="Of --summary: how many levels; 0 is all.")
+        int | None, typer.Option("--depth", metavar="N", min=0, help="With --summary: how many levels; 0 means all.")
     ] = None,
 ) -> None:
     """With two of them, what is not the same: `-` only the first has it, `+` only the second, `~` it differs. Then the
@@ -147,20 +147,28 @@ def snapshot_command(
 def log_command(
     files: _Files,
     as_json: JsonOption = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is logged, until Ctrl-C.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Keep printing new transactions until Ctrl-C.")
+    ] = False,
     uncommitted: Annotated[
         bool,
         typer.Option("--uncommitted", help="Follow one member of ZooKeeper, whose log does not say what is committed."),
     ] = False,
     to: Annotated[
         Path | None,
-        typer.Option("--to", metavar="DIR", exists=True, file_okay=False, help="Copy it there; with the next two."),
+        typer.Option(
+            "--to",
+            metavar="DIR",
+            exists=True,
+            file_okay=False,
+            help="Copy the log to this directory; used with the next two options.",
+        ),
     ] = None,
     chop: Annotated[
-        str | None, typer.Option("--chop", metavar="ZXID", help="Leave out of the copy what comes after that.")
+        str | None, typer.Option("--chop", metavar="ZXID", help="Truncate the copy after this zxid.")
     ] = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Write new checksums in the copy, up to where it can be read.")
+        bool, typer.Option("--repair", help="Write new checksums in the copy, up to where it is readable.")
     ] = False,
 ) -> None:
     """`uncommitted` marks those above the high-water mark. Of a directory of ours, all that the member has logged and

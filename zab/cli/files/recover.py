@@ -81,9 +81,9 @@ class Begun:
 
 def recover_command(
     directory: Annotated[Path, typer.Argument(metavar="DATADIR", help="The dataDir of a stopped member.")],
-    force: Annotated[bool, typer.Option("--force", help="Do it. Without, it is only said what would be done.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Do it. Without it, only print what would be done.")] = False,
     log_directory: Annotated[
-        Path | None, typer.Option("--log-dir", metavar="DIR", help="Its dataLogDir, where it has one.")
+        Path | None, typer.Option("--log-dir", metavar="DIR", help="Its dataLogDir, if it has one.")
     ] = None,
     json: JsonOption = False,
 ) -> None:

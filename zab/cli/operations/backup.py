@@ -46,7 +46,7 @@ KeepOption: TypeAlias = Annotated[
 ]
 KeepForOption: TypeAlias = Annotated[
     str | None,
-    typer.Option("--keep-for", metavar="DURATION", help="Keep those of the last 7d, 12h, …", show_default=False),
+    typer.Option("--keep-for", metavar="DURATION", help="Keep the backups of the last 7d, 12h, …", show_default=False),
 ]
 
 
@@ -98,14 +98,22 @@ def take_command(
     every: Annotated[
         str | None,
         typer.Option(
-            "--every", metavar="DURATION", help="Again and again: 1h, 30m, …; until Ctrl-C.", show_default=False
+            "--every",
+            metavar="DURATION",
+            help="Repeat at this interval, such as 1h or 30m, until Ctrl-C.",
+            show_default=False,
         ),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="With a new snapshot.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Take a new snapshot.")] = False,
     full_every: Annotated[
-        str, typer.Option("--full-every", metavar="DURATION", help="With a new snapshot when the last is so old.")
+        str,
+        typer.Option(
+            "--full-every", metavar="DURATION", help="Take a new snapshot if the last one is older than this."
+        ),
     ] = "1d",
-    verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Read it back, and make its state.")] = True,
+    verify: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Read the backup back, and rebuild its state.")
+    ] = True,
     plain: PlainOption = False,
     keep: KeepOption = None,
     keep_for: KeepForOption = None,
@@ -232,7 +240,7 @@ def verify_command(
     directory: DirArgument,
     states: Annotated[
         bool,
-        typer.Option("--states/--bytes", help="Make the state of each backup; or compare the bytes of files alone."),
+        typer.Option("--states/--bytes", help="Rebuild the state of each backup, or only compare the files."),
     ] = True,
     json: JsonOption = False,
 ) -> None:

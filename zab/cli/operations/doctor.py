@@ -53,7 +53,10 @@ def doctor_command(
     ],
     admin: AdminOption = None,
     syncs: Annotated[
-        int, typer.Option("--syncs", metavar="N", min=0, max=10_000, help="To measure the disk with; 0: none.")
+        int,
+        typer.Option(
+            "--syncs", metavar="N", min=0, max=10_000, help="How much to write to measure the disk; 0 skips this."
+        ),
     ] = probes.SYNCS,
     json: JsonOption = False,
 ) -> None:

@@ -24,7 +24,7 @@ AdminOption: TypeAlias = Annotated[
         "--admin",
         metavar="[http[s]://]HOST:PORT",
         show_default=False,
-        help="The admin port of a member; once for each.",
+        help="The admin port of a member. May be repeated.",
     ),
 ]
 

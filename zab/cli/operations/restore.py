@@ -69,7 +69,7 @@ def restore_command(
         typer.Option(
             "--to",
             metavar="[ID=]DIR",
-            help="A new member's data directory; once for each member.",
+            help="A new member's data directory. Repeat it for each member.",
             show_default=False,
         ),
     ] = None,
@@ -78,19 +78,19 @@ def restore_command(
         typer.Option(
             "--into",
             metavar="[http[s]://]HOST:PORT",
-            help="The admin port of a running member, which goes on with it; once for each member.",
+            help="The admin port of a running member, which takes over the state. Repeat it for each member.",
             show_default=False,
         ),
     ] = None,
     rest: Annotated[
-        bool, typer.Option("--rest", help="With --into: the other members have it already, so these may be few.")
+        bool, typer.Option("--rest", help="With --into: the other members have the state already.")
     ] = False,
     at: Annotated[
         str | None, typer.Option("--at", metavar="ZXID|TIME", help="The moment; without it, the end of the logs.")
     ] = None,
-    output: Annotated[Format, typer.Option("--as", help="For members of ours, or of ZooKeeper.")] = Format.NATIVE,
+    output: Annotated[Format, typer.Option("--as", help="Write native files, or ZooKeeper's.")] = Format.NATIVE,
     uncommitted: Annotated[
-        bool, typer.Option("--uncommitted", help="Count transactions that a majority may not have had.")
+        bool, typer.Option("--uncommitted", help="Include transactions that a majority may not have.")
     ] = False,
     plain: PlainOption = False,
     json: JsonOption = False,

@@ -38,7 +38,9 @@ def status_command(
     admin: AdminOption = None,
     watch: Annotated[
         float | None,
-        typer.Option("--watch", metavar="SECONDS", min=0.1, help="Again and again, until Ctrl-C.", show_default=False),
+        typer.Option(
+            "--watch", metavar="SECONDS", min=0.1, help="Repeat at this interval until Ctrl-C.", show_default=False
+        ),
     ] = None,
     json: JsonOption = False,
 ) -> None:

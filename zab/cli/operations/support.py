@@ -134,14 +134,17 @@ def support_command(
         typer.Option(
             "--log",
             metavar="FILE",
-            help="A journal that no log.file names; once for each.",
+            help="A journal that no log.file names. May be repeated.",
             show_default=False,
         ),
     ] = None,
     log_bytes: Annotated[
-        int, typer.Option("--log-bytes", metavar="N", min=0, help="At most, of the end of each journal file.")
+        int,
+        typer.Option("--log-bytes", metavar="N", min=0, help="The maximum to take from the end of each journal file."),
     ] = 4 << 20,
-    audit: Annotated[bool, typer.Option("--audit", help="With the audit log, which names znodes and users.")] = False,
+    audit: Annotated[
+        bool, typer.Option("--audit", help="Include the audit log, which names znodes and users.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Asks the servers of -s and the admin ports, reads the configuration and the journals of the FILEs, and packs what

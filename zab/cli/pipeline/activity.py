@@ -73,7 +73,7 @@ def audit_job(
             "--session", metavar="ID", parser=parse_session, help="Only what this session did, 0x… or decimal."
         ),
     ] = None,
-    refused: Annotated[bool, typer.Option("--refused", help="Also the writes that were refused.")] = False,
+    refused: Annotated[bool, typer.Option("--refused", help="Include refused writes.")] = False,
 ) -> "DataFrame":
     """Show who changed what and when, with old and new values."""
     run.shown = (
@@ -97,8 +97,8 @@ def audit_job(
 def hotspots_job(
     run: Run,
     *,
-    by: Annotated[Count, typer.Option("--by", help="What to count by.")] = Count.PATH,
-    depth: Annotated[int, typer.Option("--depth", min=1, help="By subtree: how many names its root has.")] = 1,
+    by: Annotated[Count, typer.Option("--by", help="What to group by.")] = Count.PATH,
+    depth: Annotated[int, typer.Option("--depth", min=1, help="By subtree: the depth of the subtrees.")] = 1,
     short_ms: Annotated[
         int, typer.Option("--short", min=1, metavar="MS", help="Churn: below this age a znode is short-lived.")
     ] = 1000,

@@ -77,7 +77,9 @@ Dirs = Annotated[
         help="Members' data directories, or directories of such; paths or URIs. NAME=DIR names the ensemble.",
     ),
 ]
-Ensemble = Annotated[str | None, typer.Option("--ensemble", metavar="NAME", help="Name of the directories' ensemble.")]
+Ensemble = Annotated[
+    str | None, typer.Option("--ensemble", metavar="NAME", help="The name of the ensemble of these directories.")
+]
 
 _RANGE: Final = "What to look at"
 Since = Annotated[
@@ -136,7 +138,7 @@ SparkUrl = Annotated[
         "--spark",
         metavar="URL",
         rich_help_panel=_SPARK,
-        help="A cluster; else this machine's cores.",
+        help="A Spark cluster; by default, the cores of this machine.",
     ),
 ]
 Memory = Annotated[str, typer.Option("--memory", metavar="SIZE", rich_help_panel=_SPARK, help="The driver's memory.")]

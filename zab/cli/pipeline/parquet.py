@@ -78,9 +78,10 @@ def follow_job(
         ),
     ] = "earliest",
     rate: Annotated[
-        int | None, typer.Option("--rate", metavar="N", min=1, help="The most transactions of a batch; 1,000,000.")
+        int | None,
+        typer.Option("--rate", metavar="N", min=1, help="The maximum number of transactions in a batch; 1,000,000."),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="End when everything that is there now is written.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Stop once everything that exists now is written.")] = False,
     every: Annotated[float, typer.Option("--every", metavar="SECONDS", min=0.0, help="How often to look.")] = 1.0,
     uncommitted: Uncommitted = False,
 ) -> None:

@@ -27,7 +27,9 @@ def report_job(
     *,
     out: Annotated[
         str,
-        typer.Option("--out", "-o", metavar="FILE", parser=parse_page, help="The page, a name that ends in .html."),
+        typer.Option(
+            "--out", "-o", metavar="FILE", parser=parse_page, help="The page to write; its name ends in .html."
+        ),
     ],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier page of that name.")] = False,
     snapshots: Annotated[

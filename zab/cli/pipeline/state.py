@@ -126,7 +126,7 @@ def diff_job(
     after: Annotated[
         Any,
         typer.Option(
-            "--to", metavar="ZXID|TIME", parser=parse_moment, help="The second; without it, the end of the logs."
+            "--to", metavar="ZXID|TIME", parser=parse_moment, help="The second moment; by default, the end of the logs."
         ),
     ] = None,
     commands: Annotated[

@@ -19,7 +19,7 @@ __all__ = ["run_command"]
 def run_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A broker's server.properties.", show_default=False)],
     check: Annotated[
-        bool, typer.Option("--check", help="Say the first thing that is wrong with FILE; start nothing.")
+        bool, typer.Option("--check", help="Check FILE, and print the first error; start nothing.")
     ] = False,
 ) -> None:
     """Run one broker, until SIGINT or SIGTERM.

@@ -70,25 +70,26 @@ _WILDCARDS: Final = frozenset({CLIENT_HOST_DEFAULT, "::", "0:0:0:0:0:0:0:0"})
 
 DirectoryArgument = Annotated[Path, typer.Argument(metavar="DIR", show_default=False)]
 ZooCfgOption = Annotated[
-    Path | None, typer.Option("--zoo-cfg", metavar="FILE", help="Members are those of its server lines.")
+    Path | None,
+    typer.Option("--zoo-cfg", metavar="FILE", help="Make certificates for the members in its server lines."),
 ]
 HostsOption = Annotated[
     list[str] | None,
-    typer.Option("--host", metavar="HOST[,HOST…]", help="A member, by all its names and addresses. Repeat it."),
+    typer.Option("--host", metavar="HOST[,HOST…]", help="A member, with all its names and addresses. May be repeated."),
 ]
 AddMemberOption = Annotated[
-    list[str] | None, typer.Option("--add-member", metavar="HOST[,HOST…]", help="One more member. Repeat it.")
+    list[str] | None, typer.Option("--add-member", metavar="HOST[,HOST…]", help="One more member. May be repeated.")
 ]
 AddClientOption = Annotated[
-    list[str] | None, typer.Option("--add-client", metavar="NAME", help="One more client. Repeat it.")
+    list[str] | None, typer.Option("--add-client", metavar="NAME", help="One more client. May be repeated.")
 ]
 RevokeMemberOption = Annotated[
     list[str] | None,
-    typer.Option("--revoke-member", metavar="HOST", help="Its certificates are not good any more. Repeat it."),
+    typer.Option("--revoke-member", metavar="HOST", help="Revoke its certificates. May be repeated."),
 ]
 RevokeClientOption = Annotated[
     list[str] | None,
-    typer.Option("--revoke-client", metavar="NAME", help="Its certificates are not good any more. Repeat it."),
+    typer.Option("--revoke-client", metavar="NAME", help="Revoke its certificates. May be repeated."),
 ]
 
 
@@ -101,15 +102,16 @@ def certs_command(
     ] = None,
     add_member: AddMemberOption = None,
     add_client: AddClientOption = None,
-    renew: Annotated[bool, typer.Option("--renew", help="New keys and certificates for all there are.")] = False,
+    renew: Annotated[bool, typer.Option("--renew", help="Replace all keys and certificates.")] = False,
     revoke_member: RevokeMemberOption = None,
     revoke_client: RevokeClientOption = None,
     ca: Annotated[
-        Path | None, typer.Option("--ca", metavar="DIR", help="Where the authorities are; without it, DIR/ca.")
+        Path | None, typer.Option("--ca", metavar="DIR", help="The directory of the authorities; by default, DIR/ca.")
     ] = None,
-    days: Annotated[int, typer.Option("--days", min=1, max=CA_DAYS, help="How long certificates are good.")] = DAYS,
+    days: Annotated[int, typer.Option("--days", min=1, max=CA_DAYS, help="How long certificates are valid.")] = DAYS,
     place: Annotated[
-        Path, typer.Option("--place", metavar="DIR", help="Where members will have theirs, for the lines.")
+        Path,
+        typer.Option("--place", metavar="DIR", help="Where members keep their certificates, for the printed lines."),
     ] = PLACE,
     json: JsonOption = False,
 ) -> None:

@@ -40,16 +40,18 @@ _NAMES = ", ".join(WORLDS)
 
 def explore_command(
     voters: Annotated[int, typer.Option("--voters", min=1, max=VOTERS_MAX, help="Servers.")] = 3,
-    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Epochs that are begun.")] = 2,
-    writes: Annotated[int, typer.Option("--writes", min=0, help="Writes that are proposed.")] = 1,
-    crashes: Annotated[int, typer.Option("--crashes", min=0, help="Processes that end and start again.")] = 0,
-    wipes: Annotated[int, typer.Option("--wipes", min=0, help="Processes that end and lose their disk.")] = 0,
+    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Epochs to begin.")] = 2,
+    writes: Annotated[int, typer.Option("--writes", min=0, help="Writes to propose.")] = 1,
+    crashes: Annotated[int, typer.Option("--crashes", min=0, help="Processes that crash and restart.")] = 0,
+    wipes: Annotated[int, typer.Option("--wipes", min=0, help="Processes that crash and lose their disk.")] = 0,
     breaks: Annotated[
         int | None, typer.Option("--breaks", min=0, help="Links that break.", show_default=str(BREAKS))
     ] = None,
-    silences: Annotated[int, typer.Option("--silences", min=0, help="Servers that hear nothing for too long.")] = 0,
+    silences: Annotated[
+        int, typer.Option("--silences", min=0, help="Servers that hear nothing until they time out.")
+    ] = 0,
     rollbacks: Annotated[int, typer.Option("--rollbacks", min=0, help="Processes that end and forget.")] = 0,
-    empty: Annotated[int, typer.Option("--empty", min=0, help="Servers that begin with nothing.")] = 0,
+    empty: Annotated[int, typer.Option("--empty", min=0, help="Servers that start without data.")] = 0,
     changes: Annotated[
         int | None,
         typer.Option(
@@ -59,14 +61,14 @@ def explore_command(
             show_default=f"0, of partitions {CHANGES}",
         ),
     ] = None,
-    hand_overs: Annotated[int, typer.Option("--hand-overs", min=0, help="Leaders that are to hand over the lead.")] = 0,
+    hand_overs: Annotated[int, typer.Option("--hand-overs", min=0, help="Leaders that hand over leadership.")] = 0,
     world: Annotated[str, typer.Option("--world", help=f"Who knows whom, and who may decide: {_NAMES}.")] = PLAIN,
     states_max: Annotated[
         int | None,
         typer.Option(
             "--states-max",
             min=1,
-            help="Give up beyond so many.",
+            help="Give up beyond this many states.",
             show_default=f"{STATES_MAX}, of partitions {PARTITION_STATES_MAX}",
         ),
     ] = None,
@@ -74,14 +76,14 @@ def explore_command(
         str, typer.Option("--given", metavar="STEPS", help="Explore what comes after these; settle: nothing waits.")
     ] = "",
     partitions: Annotated[
-        bool, typer.Option("--partitions", help="The replicas of a partition, on brokers, in place of an ensemble.")
+        bool, typer.Option("--partitions", help="Explore the replicas of a partition instead of an ensemble.")
     ] = False,
     min_in_sync: Annotated[int, typer.Option("--min-in-sync", min=1, help="min.insync.replicas of a partition.")] = 1,
     expiries: Annotated[int, typer.Option("--expiries", min=0, help="Sessions of brokers that expire.")] = 0,
     losses: Annotated[int, typer.Option("--losses", min=0, help="Messages between brokers that are lost.")] = 0,
     moves: Annotated[int, typer.Option("--moves", min=0, help="Leaders of a partition that an operator moves.")] = 0,
     steps: Annotated[
-        str | None, typer.Option("--replay", metavar="STEPS", help="Take these steps, told apart by semicolons.")
+        str | None, typer.Option("--replay", metavar="STEPS", help="Take these steps, separated by semicolons.")
     ] = None,
     json: JsonOption = False,
 ) -> None:

@@ -57,21 +57,23 @@ def server_command(
     log_format: Annotated[
         LogFormat | None,
         typer.Option(
-            "--log-format", case_sensitive=False, help="How lines of the journal are written; the key log.format."
+            "--log-format", case_sensitive=False, help="The format of the server's log output; overrides log.format."
         ),
     ] = None,
     log_level: Annotated[
         LogLevel | None,
-        typer.Option("--log-level", case_sensitive=False, help="From which level on; the key log.level."),
+        typer.Option("--log-level", case_sensitive=False, help="The lowest level that is logged; overrides log.level."),
     ] = None,
     log_file: Annotated[
         Path | None,
-        typer.Option("--log-file", metavar="PATH", help="Where, instead of standard error; the key log.file."),
+        typer.Option(
+            "--log-file", metavar="PATH", help="The file to log to instead of standard error; overrides log.file."
+        ),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Say all that is wrong with FILE and what it names; start nothing.")
+        bool, typer.Option("--check", help="Check FILE and the files that it names; start nothing.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Of --check: print JSON, one object a line.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="With --check: print JSON, one object a line.")] = False,
 ) -> None:
     """FILE is a ZooKeeper zoo.cfg; the server's id is in dataDir/myid. Keys that have no effect cause a warning."""
     if check:
@@ -113,7 +115,13 @@ def ensemble_command(
     ] = Path("data"),
     client_port: Annotated[
         int,
-        typer.Option("--client-port", metavar="P", min=1, max=65535 - SIZE_MAX, help="Of member 1; the others follow."),
+        typer.Option(
+            "--client-port",
+            metavar="P",
+            min=1,
+            max=65535 - SIZE_MAX,
+            help="The client port of member 1; the next ports are the others'.",
+        ),
     ] = DEFAULT_CLIENT_PORT,
     brokers: Annotated[
         int,

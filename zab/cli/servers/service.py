@@ -53,16 +53,18 @@ def _service() -> None:
 @service_app.command("install")
 def install_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The zoo.cfg of the member.", show_default=False)],
-    user: Annotated[str, typer.Option("--user", metavar="USER", help="Who runs it; owns its directories.")] = "zab",
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Of the unit.")] = "zab",
-    directory: Annotated[Path, typer.Option("--directory", metavar="DIR", help="Of units.", file_okay=False)] = _UNITS,
+    user: Annotated[
+        str, typer.Option("--user", metavar="USER", help="The user that runs it and owns its directories.")
+    ] = "zab",
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="The name of the unit.")] = "zab",
+    directory: Annotated[
+        Path, typer.Option("--directory", metavar="DIR", help="The directory of units.", file_okay=False)
+    ] = _UNITS,
     python: Annotated[
         Path | None,
-        typer.Option(
-            "--python", metavar="PATH", help="The Python that runs it; this one, unless said.", dir_okay=False
-        ),
+        typer.Option("--python", metavar="PATH", help="The Python that runs it; by default, this one.", dir_okay=False),
     ] = None,
-    prints: Annotated[bool, typer.Option("--print", help="Print the unit, and write nothing.")] = False,
+    prints: Annotated[bool, typer.Option("--print", help="Print the unit; write nothing.")] = False,
 ) -> None:
     """The unit restarts a member that fails, and one whose loop stands still; it is started when it serves clients."""
     if not _USER.fullmatch(user):

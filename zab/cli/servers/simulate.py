@@ -153,9 +153,11 @@ def attempt(
 
 def simulate_command(
     seed: Annotated[int, typer.Option("--seed", min=0, help="The first seed.")] = 0,
-    seeds: Annotated[int | None, typer.Option("--seeds", min=1, help="How many, one after the other.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option("--seeds", min=1, help="How many seeds to run, one after the other.")
+    ] = None,
     hours: Annotated[
-        float | None, typer.Option("--hours", help="Instead of --seeds: go on with the next seed for so long.")
+        float | None, typer.Option("--hours", help="Instead of --seeds: run seed after seed for this long.")
     ] = None,
     members: Annotated[
         int | None,
@@ -164,30 +166,34 @@ def simulate_command(
         ),
     ] = None,
     faults: Annotated[
-        str | None, typer.Option("--faults", metavar="NAME,…", help="Only these go wrong; `none` is nothing.")
+        str | None, typer.Option("--faults", metavar="NAME,…", help="Only these faults occur; `none` means no faults.")
     ] = None,
     focus: Annotated[str, typer.Option("--focus", metavar="NAME", help=_FOCUS_HELP)] = "",
     trace: Annotated[bool, typer.Option("--trace", help="Print every line of the trace (one seed only).")] = False,
-    jobs: Annotated[int, typer.Option("--jobs", min=0, help="Processes; 0 is one for each processor.")] = 0,
+    jobs: Annotated[int, typer.Option("--jobs", min=0, help="Processes; 0 means one for each core.")] = 0,
     keep_going: Annotated[bool, typer.Option("--keep-going", help="Do not stop at the first failure.")] = False,
     counts: Annotated[bool, typer.Option("--counts", help="Print what the runs reached.")] = False,
     history: Annotated[
         Path | None,
-        typer.Option("--history", metavar="FILE", help="Write what clients asked and were told (Parquet)."),
+        typer.Option("--history", metavar="FILE", help="Write the history of the clients (Parquet)."),
     ] = None,
-    both_judges: Annotated[bool, typer.Option("--both-judges", help="Judge by `zab pipeline history`, too.")] = False,
+    both_judges: Annotated[
+        bool, typer.Option("--both-judges", help="Also judge it with `zab pipeline history`.")
+    ] = False,
     shrinks: Annotated[
-        bool, typer.Option("--shrink/--no-shrink", help="Look for the part of a failed run that it fails for.")
+        bool, typer.Option("--shrink/--no-shrink", help="Look for a small part of a failed run that still fails.")
     ] = True,
     keep: Annotated[
-        str | None, typer.Option("--keep", metavar="PART", help="Only this part of the run, as shrinking printed it.")
+        str | None, typer.Option("--keep", metavar="PART", help="Run only this part, as printed by shrinking.")
     ] = None,
-    no_mercy: Annotated[bool, typer.Option("--no-mercy", help="Mend nothing; judge safety alone.")] = False,
-    both_ways: Annotated[bool, typer.Option("--both-ways", help="With and without its short ways: compare.")] = False,
-    partitions: Annotated[
-        bool, typer.Option("--partitions", help="Brokers of the partitioned log in place of an ensemble.")
+    no_mercy: Annotated[bool, typer.Option("--no-mercy", help="Never heal the faults; judge only safety.")] = False,
+    both_ways: Annotated[
+        bool, typer.Option("--both-ways", help="Run with and without the fast paths, and compare.")
     ] = False,
-    of_ledgers: Annotated[bool, typer.Option("--ledgers", help="Bookies and clients of ledgers instead.")] = False,
+    partitions: Annotated[bool, typer.Option("--partitions", help="Simulate brokers instead of an ensemble.")] = False,
+    of_ledgers: Annotated[
+        bool, typer.Option("--ledgers", help="Simulate bookies and clients of ledgers instead of an ensemble.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Exit codes: 0 good, 1 the code crashed, 3 a promise was broken, 4 no progress, 5 undecided."""

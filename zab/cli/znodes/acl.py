@@ -44,7 +44,7 @@ def acl_set_command(
     path: PathArgument,
     acl: Annotated[str, typer.Argument(metavar="ACL", help=ACL_HELP)],
     version: Annotated[int, typer.Option("-v", "--version", help="Only this version of the ACL; -1 is any.")] = -1,
-    recursive: Annotated[bool, typer.Option("-R", "--recursive", help="Of all below it too.")] = False,
+    recursive: Annotated[bool, typer.Option("-R", "--recursive", help="Include all descendants.")] = False,
     stat: StatOption = False,
     force: ForceOption = False,
     json: JsonOption = False,

@@ -42,7 +42,7 @@ class Values(StrEnum):
 _ToTopic = Annotated[
     str | None,
     typer.Option(
-        "--to-topic", metavar="TOPIC", help="Append them to a topic, each exactly once.", rich_help_panel=_TOPIC
+        "--to-topic", metavar="TOPIC", help="Append the changes to a topic, each exactly once.", rich_help_panel=_TOPIC
     ),
 ]
 _Feed = Annotated[
@@ -56,20 +56,24 @@ _Feed = Annotated[
 ]
 _Values = Annotated[
     Values,
-    typer.Option("--values", help="Of records: the change in JSON, or the data alone.", rich_help_panel=_TOPIC),
+    typer.Option(
+        "--values", help="The value of records: the change in JSON, or only the data.", rich_help_panel=_TOPIC
+    ),
 ]
 
 
 def changes_command(
     context: typer.Context,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="ZXID", help="Also what changed after this zxid; 0 is all.")
+        str | None, typer.Option("--since", metavar="ZXID", help="Include changes after this zxid; 0 means all.")
     ] = None,
     prefix: Annotated[
         str,
-        typer.Option("--prefix", "-p", metavar="PATH", callback=resolve_path, help="Only this znode and below."),
+        typer.Option(
+            "--prefix", "-p", metavar="PATH", callback=resolve_path, help="Only this znode and its descendants."
+        ),
     ] = "/",
-    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after so many changes.")] = None,
+    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after N changes.")] = None,
     to_topic: _ToTopic = None,
     feed: _Feed = None,
     values: _Values = Values.JSON,

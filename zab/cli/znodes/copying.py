@@ -72,7 +72,7 @@ ParentsOption = Annotated[bool, typer.Option("-p", "--parents", help="Create mis
 def touch_command(
     context: typer.Context,
     path: PathArgument,
-    no_create: Annotated[bool, typer.Option("-c", "--no-create", help="Refuse what is not there.")] = False,
+    no_create: Annotated[bool, typer.Option("-c", "--no-create", help="Fail if the znode does not exist.")] = False,
 ) -> None:
     """Sets the data to what it is, so that its time and version change, and its watches fire. Creates it if missing."""
 

@@ -43,7 +43,7 @@ _HEX_BYTES_A_LINE: Final = 16
 def edit_command(
     context: typer.Context,
     path: PathArgument,
-    as_hex: Annotated[bool, typer.Option("-x", "--hex", help="As hexadecimal digits.")] = False,
+    as_hex: Annotated[bool, typer.Option("-x", "--hex", help="Edit the data as hexadecimal digits.")] = False,
 ) -> None:
     """The editor is $VISUAL, or $EDITOR, or vi."""
     words = _editor()

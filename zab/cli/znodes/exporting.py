@@ -38,7 +38,8 @@ def export_command(
     context: typer.Context,
     path: PathArgument,
     directory: Annotated[
-        Path | None, typer.Option("--dir", metavar="DIR", help="Into this directory, which is not there or empty.")
+        Path | None,
+        typer.Option("--dir", metavar="DIR", help="Write into this directory, which must be empty or absent."),
     ] = None,
     skip_ephemerals: SkipOption = False,
 ) -> None:

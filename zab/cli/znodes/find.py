@@ -40,20 +40,28 @@ _AGE: Final = f"an age such as 15m, or a time {TIME_HELP}"
 def find_command(
     context: typer.Context,
     path: PathArgument = "/",
-    name: Annotated[str | None, typer.Option("--name", metavar="GLOB", help="Its name is like this; * ? [].")] = None,
-    data: Annotated[str | None, typer.Option("--data", metavar="TEXT", help="This is in its data.")] = None,
-    data_regex: Annotated[str | None, typer.Option("--data-regex", metavar="REGEX", help="So is this.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="GLOB", help="Its name matches this pattern; * ? [].")
+    ] = None,
+    data: Annotated[str | None, typer.Option("--data", metavar="TEXT", help="Its data contains this text.")] = None,
+    data_regex: Annotated[
+        str | None, typer.Option("--data-regex", metavar="REGEX", help="Its data matches this regular expression.")
+    ] = None,
     newer: Annotated[str | None, typer.Option("--newer", metavar="AGE", help=f"Changed after {_AGE}.")] = None,
     older: Annotated[str | None, typer.Option("--older", metavar="AGE", help="Changed before.")] = None,
-    larger: Annotated[str | None, typer.Option("--larger", metavar="BYTES", help="More data, such as 10k.")] = None,
-    smaller: Annotated[str | None, typer.Option("--smaller", metavar="BYTES", help="Less data.")] = None,
-    owner: Annotated[str | None, typer.Option("--owner", metavar="SESSION", help="Ephemeral, of this one.")] = None,
-    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="Of any session.")] = False,
+    larger: Annotated[
+        str | None, typer.Option("--larger", metavar="BYTES", help="More data than this, such as 10k.")
+    ] = None,
+    smaller: Annotated[str | None, typer.Option("--smaller", metavar="BYTES", help="Less data than this.")] = None,
+    owner: Annotated[
+        str | None, typer.Option("--owner", metavar="SESSION", help="Ephemeral, owned by this session.")
+    ] = None,
+    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="Ephemeral, owned by any session.")] = False,
     acl: Annotated[
         str | None,
         typer.Option("--acl", metavar="SCHEME[:ID[:PERMISSIONS]]", help="Its ACL names them, and grants all of these."),
     ] = None,
-    depth: Annotated[int | None, typer.Option("--depth", "-d", min=0, help="So many levels below PATH.")] = None,
+    depth: Annotated[int | None, typer.Option("--depth", "-d", min=0, help="At most N levels below PATH.")] = None,
     json: JsonOption = False,
 ) -> None:
     tests: list[Test] = []

@@ -221,8 +221,12 @@ def import_command(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Of zab export; a directory of its --dir; - is stdin.")],
     path: OtherPathArgument = None,
-    merge: Annotated[bool, typer.Option("--merge", help="Change what is there; leave what is only there.")] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="The same, and delete what is only there.")] = False,
+    merge: Annotated[
+        bool, typer.Option("--merge", help="Overwrite existing znodes; keep those that only exist there.")
+    ] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Like --merge, and delete znodes that only exist there.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")] = False,
     parents: ParentsOption = False,
     json: JsonOption = False,

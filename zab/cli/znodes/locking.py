@@ -58,16 +58,16 @@ _BY_TERMINAL: Final = frozenset({signal.SIGINT, signal.SIGQUIT})
 Taking: TypeAlias = Callable[[Client], AbstractAsyncContextManager[Held]]
 CommandArgument = Annotated[list[str], typer.Argument(metavar="-- COMMAND", show_default=False)]
 WaitOption = Annotated[
-    float | None, typer.Option("--wait", min=0, metavar="SECONDS", help="Give up after so long; exit code 75.")
+    float | None, typer.Option("--wait", min=0, metavar="SECONDS", help="Give up after this time; exit code 75.")
 ]
 GraceOption = Annotated[
     float | None,
     typer.Option(
-        "--grace", min=0, metavar="SECONDS", help="Between TERM and KILL; 10, and at most a third of the session."
+        "--grace", min=0, metavar="SECONDS", help="From TERM to KILL; 10, at most a third of the session timeout."
     ),
 ]
 NameOption = Annotated[
-    str | None, typer.Option("--name", help="For the others to see; without it, that of this machine.")
+    str | None, typer.Option("--name", help="The name shown to the others; by default, this machine's.")
 ]
 
 
@@ -106,7 +106,8 @@ def elect_command(
     path: PathArgument,
     command: CommandArgument,
     wait_s: Annotated[
-        float | None, typer.Option("--wait", min=0.001, metavar="SECONDS", help="Give up after so long; exit code 75.")
+        float | None,
+        typer.Option("--wait", min=0.001, metavar="SECONDS", help="Give up after this time; exit code 75."),
     ] = None,
     grace_s: GraceOption = None,
     name: NameOption = None,

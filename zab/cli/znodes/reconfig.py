@@ -73,7 +73,7 @@ VersionOption: TypeAlias = Annotated[
     typer.Option("-v", "--version", metavar="HEX", help="Only if this is the version in force.", show_default=False),
 ]
 PlanOption: TypeAlias = Annotated[
-    bool, typer.Option("--plan", help="Say what would happen or be refused; change nothing.")
+    bool, typer.Option("--plan", help="Print what would happen or be refused; change nothing.")
 ]
 
 reconfig_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -104,7 +104,7 @@ def add_command(
     lines: Annotated[list[str], typer.Argument(metavar="LINE...", help=f"server.{_LINE}", show_default=False)],
     leaving: Annotated[
         str | None,
-        typer.Option("--remove", metavar="IDS", help="They leave in the same step: 1,2", show_default=False),
+        typer.Option("--remove", metavar="IDS", help="Servers to remove in the same step: 1,2", show_default=False),
     ] = None,
     version: VersionOption = None,
     plan: PlanOption = False,

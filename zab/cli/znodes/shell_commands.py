@@ -69,7 +69,7 @@ def remove_watches_command(
     children: Annotated[bool, typer.Option("-c", help="Watches of the children.")] = False,
     data: Annotated[bool, typer.Option("-d", help="Watches of the data.")] = False,
     _every: Annotated[bool, typer.Option("-a", help="All watches; the default.")] = False,
-    local: Annotated[bool, typer.Option("-l", help="Also when no server can be told.")] = False,
+    local: Annotated[bool, typer.Option("-l", help="Remove them even if no server can be told.")] = False,
 ) -> None:
     """Remove the watches of a znode."""
     kind = WatchKind.CHILDREN if children else WatchKind.DATA if data else WatchKind.ANY

@@ -38,9 +38,9 @@ __all__ = ["Measure", "du_command", "sums", "tree_command"]
 def tree_command(
     context: typer.Context,
     path: PathArgument = "/",
-    depth: Annotated[int | None, typer.Option("--depth", "-d", min=0, help="So many levels below PATH.")] = None,
-    sizes: Annotated[bool, typer.Option("--sizes", help="With the bytes of the data.")] = False,
-    stat: Annotated[bool, typer.Option("-s", "--stat", help="With bytes, version and time of the data.")] = False,
+    depth: Annotated[int | None, typer.Option("--depth", "-d", min=0, help="At most N levels below PATH.")] = None,
+    sizes: Annotated[bool, typer.Option("--sizes", help="Show the size of the data.")] = False,
+    stat: Annotated[bool, typer.Option("-s", "--stat", help="Show size, version and time of the data.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Ephemeral znodes are followed by their session."""
@@ -115,12 +115,12 @@ class _Open:
 def du_command(
     context: typer.Context,
     path: PathArgument = "/",
-    depth: Annotated[int | None, typer.Option("--depth", "-d", min=0, help="Lines of so many levels alone.")] = None,
+    depth: Annotated[int | None, typer.Option("--depth", "-d", min=0, help="Print lines for at most N levels.")] = None,
     top: Annotated[
         int | None,
-        typer.Option("--top", min=1, metavar="N", help="The N directories with the most directly in them."),
+        typer.Option("--top", min=1, metavar="N", help="The N znodes with the most directly below them."),
     ] = None,
-    by: Annotated[Measure, typer.Option("--by", help="What --top goes by.")] = Measure.BYTES,
+    by: Annotated[Measure, typer.Option("--by", help="What --top sorts by.")] = Measure.BYTES,
     json: JsonOption = False,
 ) -> None:
     """A line has bytes of data, number of znodes, and path, separated by tabs."""

@@ -30,14 +30,14 @@ __all__ = ["wait_command"]
 def wait_command(
     context: typer.Context,
     path: PathArgument,
-    exists: Annotated[bool, typer.Option("--exists", help="Until it is there.")] = False,
-    gone: Annotated[bool, typer.Option("--gone", help="Until it is not there.")] = False,
+    exists: Annotated[bool, typer.Option("--exists", help="Until it exists.")] = False,
+    gone: Annotated[bool, typer.Option("--gone", help="Until it does not exist.")] = False,
     equals: Annotated[str | None, typer.Option("--equals", metavar="DATA", help="Until it has this data.")] = None,
     changes: Annotated[
         bool, typer.Option("--changes", help="Until its data is changed, or it is created or deleted.")
     ] = False,
     version: Annotated[
-        int | None, typer.Option("-v", "--version", min=0, help="--changes: from this version of the data.")
+        int | None, typer.Option("-v", "--version", min=0, help="With --changes: since this version of the data.")
     ] = None,
     is_base64: Annotated[bool, typer.Option("-b", "--base64", help="DATA of --equals is base64.")] = False,
     json: JsonOption = False,

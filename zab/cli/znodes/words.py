@@ -25,7 +25,9 @@ _REFUSED = "is not executed because it is not in the whitelist."
 def word_command(
     context: typer.Context,
     word: Annotated[str, typer.Argument(metavar="WORD", help="srvr, mntr, cons, …", show_default=False)],
-    mask: Annotated[int | None, typer.Argument(metavar="MASK", help="Of stmk alone.", show_default=False)] = None,
+    mask: Annotated[
+        int | None, typer.Argument(metavar="MASK", help="Only for stmk: the mask.", show_default=False)
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Asks every server of -s; if there are several, each answer is preceded by its server. A server answers the words

@@ -57,10 +57,14 @@ def create_command(
     path: PathArgument,
     data: Annotated[str | None, typer.Argument(metavar="DATA", show_default=False)] = None,
     acl: Annotated[str | None, typer.Argument(metavar="ACL", help=ACL_HELP, show_default=False)] = None,
-    sequence: Annotated[bool, typer.Option("-s", "--sequence", help="Append ten digits that count up.")] = False,
-    ephemeral: Annotated[bool, typer.Option("-e", "--ephemeral", help="Gone with the session.")] = False,
-    container: Annotated[bool, typer.Option("-c", "--container", help="Gone once its last child is.")] = False,
-    ttl_ms: Annotated[int | None, typer.Option("-t", "--ttl", metavar="MS", help="Gone unless changed.")] = None,
+    sequence: Annotated[bool, typer.Option("-s", "--sequence", help="Append a sequence number of ten digits.")] = False,
+    ephemeral: Annotated[bool, typer.Option("-e", "--ephemeral", help="Delete it when the session ends.")] = False,
+    container: Annotated[
+        bool, typer.Option("-c", "--container", help="Delete it after its last child is deleted.")
+    ] = False,
+    ttl_ms: Annotated[
+        int | None, typer.Option("-t", "--ttl", metavar="MS", help="Delete it if it is not changed for this long.")
+    ] = None,
     is_base64: Base64Option = False,
     file: FileOption = None,
     parents: Annotated[bool, typer.Option("-p", "--parents", help="Create missing parents too.")] = False,
@@ -168,7 +172,7 @@ def delete_command(
     context: typer.Context,
     path: PathArgument,
     version: VersionOption = -1,
-    recursive: Annotated[bool, typer.Option("--recursive", "-R", help="All below it too.")] = False,
+    recursive: Annotated[bool, typer.Option("--recursive", "-R", help="Include all descendants.")] = False,
     batch_count: Annotated[
         int, typer.Option("-b", "--batch", min=1, help="Znodes per transaction of --recursive.")
     ] = DELETE_BATCH_COUNT,
@@ -194,7 +198,7 @@ def delete_command(
 def ls_command(
     context: typer.Context,
     path: PathArgument = "/",
-    recursive: Annotated[bool, typer.Option("-R", "--recursive", help="The paths of the whole subtree.")] = False,
+    recursive: Annotated[bool, typer.Option("-R", "--recursive", help="List the paths of the whole subtree.")] = False,
     stat: StatOption = False,
     watch: WatchOption = False,
     one_per_line: Annotated[bool, typer.Option("-1", help="One name per line.")] = False,
@@ -273,8 +277,8 @@ def stat_command(
 def watch_command(
     context: typer.Context,
     path: PathArgument,
-    recursive: Annotated[bool, typer.Option("--recursive", "-R", help="Every znode below it too.")] = False,
-    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after so many events.")] = None,
+    recursive: Annotated[bool, typer.Option("--recursive", "-R", help="Include all descendants.")] = False,
+    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after N events.")] = None,
     json: JsonOption = False,
 ) -> None:
     """When it loses its server it continues at another one, and says so on standard error: changes made until it is
