@@ -57,11 +57,13 @@ class Reader:
     def here(self, text: str) -> str:
         return re.sub(r"\b(2181|909[23]|10092)\b", lambda found: self._ports[found[1]], text)
 
+    def others(self, command: str) -> str:
+        """The options of `zab ensemble` for ports besides those of members, with the ports that the page shows."""
+        return "--broker-port 9092" if "--brokers" in command else ""
+
     def do(self, command: str) -> str:
         """What it prints."""
-        ports = self.here("--client-port 2181")
-        if "--brokers" in command:
-            ports += self.here(" --broker-port 9092")
+        ports = self.here(f"--client-port 2181 {self.others(command)}")
         command = self.here(command).replace("zab ensemble ", f"zab ensemble {ports} ")
         assert self._shell.stdin is not None
         assert self._shell.stdout is not None

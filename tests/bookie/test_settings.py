@@ -1,0 +1,92 @@
+"""A bookie's file: BookKeeper's keys, those that are refused, those that change nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from zab.bookie.address import advertised_host, listening_host
+from zab.bookie.config_file import BookieSettingsError, read_settings
+from zab.bookie.settings import PlaceSettings, ServiceUri
+from zab.service.failure import ServerFailedError
+
+LEAST = "ledgerDirectories=/data\n"
+
+
+def test_a_file_of_bookkeeper() -> None:
+    """The keys that its documentation and its tests set."""
+    settings = read_settings(
+        LEAST + "bookiePort=3999\nzkServers=a:1,b:2\nzkLedgersRootPath=/l\njournalDirectory=/journal\n"
+        "indexDirectories=/data\njournalSyncData=true\nautoRecoveryDaemonEnabled=false\nbookieAuthProviderFactoryClass=\n"
+        "dbStorage_writeCacheMaxSizeMb=4\nallowLoopback=true\nnumAddWorkerThreads=8\n"
+    )
+    assert settings.place.port == 3999
+    assert settings.metadata.uri == ServiceUri("a:1,b:2", "/l")
+    assert (settings.journal_directory, settings.ledger_directory) == ("/journal", "/data")
+    assert settings.core.flush_bytes == 4 << 20
+    assert [each.partition(":")[0] for each in settings.warnings] == ["line 11", "line 12"]
+
+
+@pytest.mark.parametrize(
+    ("text", "uri"),
+    [
+        ("zk+hierarchical://a:1;b:2/ledgers", ServiceUri("a:1,b:2", "/ledgers")),
+        ("zk://a:1,b:2/chroot/ledgers", ServiceUri("a:1,b:2", "/chroot/ledgers")),
+        ("zk+null://a:1/l", ServiceUri("a:1", "/l")),
+    ],
+)
+def test_where_the_metadata_is(text: str, uri: ServiceUri) -> None:
+    assert read_settings(f"{LEAST}metadataServiceUri={text}").metadata.uri == uri
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("", "ledgerDirectories"),
+        ("ledgerDirectories=data", "no absolute path"),
+        ("ledgerDirectories=/a,/b", "one directory"),
+        (f"{LEAST}indexDirectories=/elsewhere", "line 2: indexDirectories"),
+        (f"{LEAST}metadataServiceUri=zk+flat://a:1/ledgers", "line 2: metadataServiceUri: the layout 'flat'"),
+        (f"{LEAST}metadataServiceUri=etcd:a", "line 2: metadataServiceUri"),
+        (f"{LEAST}bookieId=readonly", "no name of a bookie"),
+        (f"{LEAST}journalSyncData=false", "journalSyncData"),
+        (f"{LEAST}journalWriteData=false", "journalWriteData"),
+        (f"{LEAST}autoRecoveryDaemonEnabled=true", "line 2: autoRecoveryDaemonEnabled"),
+        (f"{LEAST}bookieAuthProviderFactoryClass=org.example.Auth", "no logins"),
+        (f"{LEAST}tlsKeyStore=/k", "StartTls"),
+        (f"{LEAST}zkEnableSecurity=true", "no login"),
+        (f"{LEAST}bookiePort=x", "line 2: bookiePort"),
+        (f"{LEAST}diskUsageThreshold=1.5", "from 0 to 1"),
+        (f"{LEAST}nettyMaxFrameSizeBytes=1", "line 2: nettyMaxFrameSizeBytes"),
+    ],
+)
+def test_what_is_refused_names_its_line(line: str, reason: str) -> None:
+    with pytest.raises(BookieSettingsError) as refused:
+        read_settings(line)
+    assert reason in str(refused.value)
+
+
+def test_an_unknown_key_names_the_one_that_was_meant() -> None:
+    [warning] = read_settings(f"{LEAST}bookeiPort=1").warnings
+    assert "bookiePort is known" in warning
+
+
+@pytest.mark.parametrize(
+    ("place", "listening", "advertised"),
+    [
+        (PlaceSettings(), "127.0.0.1", "127.0.0.1"),
+        (PlaceSettings(advertised_address="127.0.0.1"), "127.0.0.1", "127.0.0.1"),
+        (PlaceSettings(advertised_address="localhost"), "localhost", "localhost"),
+        (PlaceSettings(advertised_address="b.example"), "", "b.example"),
+        (PlaceSettings(interface="lo"), "127.0.0.1", "127.0.0.1"),
+        (PlaceSettings(interface="lo", advertised_address="b.example"), "127.0.0.1", "b.example"),
+    ],
+)
+def test_nobody_but_this_machine_reaches_a_bookie_that_says_nothing(
+    place: PlaceSettings, listening: str, advertised: str
+) -> None:
+    assert (listening_host(place), advertised_host(place)) == (listening, advertised)
+
+
+def test_an_interface_that_is_not_there() -> None:
+    with pytest.raises(ServerFailedError, match=r"there are .*lo"):
+        listening_host(PlaceSettings(interface="nowhere0"))
