@@ -38,7 +38,7 @@ from zab.ledger.wire.codec import Decoded, Refused, ServerRequest, decode_run, e
 from zab.ledger.wire.frames import ProtocolError
 from zab.ledger.wire.messages import Added, AddEntry, Answer, Authenticate, Authenticated, EntryRead
 from zab.ledger.wire.status import Status
-from zab.ledger.wire.v2 import V2Reply, entry_read_head
+from zab.ledger.wire.v2 import ANSWER_BYTES, V2Reply, entry_read_head, pack_answer
 from zab.service.audit import Record, Refusal
 from zab.service.ports import Audit, Clock, Operator
 from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected
@@ -319,18 +319,21 @@ class BookieTurn:
     def _answer(self, answers: Sequence[tuple[Any, Any, Answer]], began_us: int, now_us: int) -> None:
         """Put the answers into the output of their connections."""
         dirty, meters = self._dirty, self.meters
-        added = 0
+        added, ok = 0, Status.OK
         for connection, number, answer in answers:
             if type(answer) is Added:
                 connection.adds -= 1
-                reply_to = number
-                if answer.status is Status.OK:
+                if answer.status is ok and type(number) is V2Reply:
                     added += 1
+                    frame = pack_answer(ANSWER_BYTES, number.header, 0, answer.ledger, answer.entry)
                 else:
+                    frame = encode_answer(number, answer)
                     meters.added(answer.status, 1, now_us - began_us)
-            elif connection.closing:
-                continue
-            else:
+                if not connection.closing:
+                    connection.out.append(frame)
+                    connection.out_bytes += len(frame)
+                    dirty[connection] = None
+            elif not connection.closing:
                 connection.reads -= 1
                 reply_to, asked_us = number
                 meters.answered(answer, now_us - asked_us)
@@ -338,12 +341,6 @@ class BookieTurn:
                     connection.say((entry_read_head(reply_to, answer), answer.envelope))
                 else:
                     connection.say((encode_answer(reply_to, answer),))
-                dirty[connection] = None
-                continue
-            if not connection.closing:
-                frame = encode_answer(reply_to, answer)
-                connection.out.append(frame)
-                connection.out_bytes += len(frame)
                 dirty[connection] = None
         if added:
             meters.added(Status.OK, added, now_us - began_us)

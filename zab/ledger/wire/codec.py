@@ -73,13 +73,23 @@ class Refused:
 
 Decoded: TypeAlias = ServerRequest | Refused
 
+_new: Final = tuple.__new__
+_ADD_REPLY: Final = v2.reply_to(v2.VERSION, v2.ADD)
+
 
 def decode_run(bodies: Iterable[bytes]) -> tuple[list[Decoded], ProtocolError | None]:
     """The requests of some frames, in order. If one raises ProtocolError, those before it and the error."""
     found: list[Decoded] = []
     add = found.append
+    plain, unpack, envelope_at, size_min = v2.PLAIN_ADD, v2.unpack_add, v2.ENVELOPE_AT, v2.ENVELOPE_AT + HEADER_BYTES
     try:
         for body in bodies:
+            if body[:4] == plain and len(body) >= size_min:
+                # What a writer sends most, without a call for each of its parts.
+                key, ledger, entry = unpack(body)
+                if ledger >= 0 and entry >= 0:
+                    add(_new(ServerRequest, (AddEntry(ledger, entry, key, body[envelope_at:]), _ADD_REPLY)))
+                    continue
             add(decode_request(body))
     except ProtocolError as error:
         return found, error

@@ -78,6 +78,7 @@ ANSWER_BYTES: Final = 24
 
 _HEADER: Final = Struct(">I")
 HEADER_BYTES: Final = _HEADER.size
+_ADD: Final = Struct(f">4x{KEY_BYTES}sqq")
 _READ: Final = Struct(">Iqq")
 _BATCH: Final = Struct(">Iqqqiq")
 _IDS: Final = Struct(">qq")
@@ -90,6 +91,13 @@ _BATCH_FRAME: Final = Struct(">IIqqqiq")
 _ADD_FRAME: Final = Struct(">II")
 
 _ANSWER_FRAME_BYTES: Final = _ANSWER_FRAME.size
+
+PLAIN_ADD: Final = _HEADER.pack(VERSION << 24 | ADD << 16)
+"""The header of an add of version 2 without flags."""
+unpack_add: Final = _ADD.unpack_from
+"""Key, ledger and entry of the body of an add."""
+pack_answer: Final = _ANSWER_FRAME.pack
+"""An answer to an add: its size, header, code, ledger and entry."""
 
 
 @attrs.frozen
