@@ -6,7 +6,7 @@ import re
 from collections import deque
 from typing import Any
 
-from tests.docs.test_broker_tables import rows
+from tests.docs.page_tables import rows
 from tests.tidy.sources import ROOT
 from zab.bookie import config_file
 from zab.bookie.config_file import IGNORED, REFUSED, SYNONYMS

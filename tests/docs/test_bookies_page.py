@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.page_reader import BLOCK, PAGES, Reader
 from tests.docs.page_steps import steps
-from tests.docs.test_brokers_page import BLOCK, PAGES, Reader
 from zab.cli.servers.local_ensemble import HTTP_OFFSET
 from zab.testing.kit.ports import free_ports, free_ports_in_a_row
 

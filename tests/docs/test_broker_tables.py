@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from tests.docs.page_tables import rows
 from tests.partition.one_broker import OneBroker
 from tests.tidy.sources import ROOT
 from zab.configuration.fields import settings_of
@@ -17,13 +18,6 @@ from zab.partition.settings.topic_settings import text_of_value, topic_keys
 
 SETTINGS = (ROOT / "docs" / "reference" / "broker-settings.md").read_text(encoding="utf-8")
 DIVERGENCE = (ROOT / "docs" / "explanation" / "kafka-divergence.md").read_text(encoding="utf-8")
-
-
-def rows(text: str, heading: str) -> list[tuple[str, ...]]:
-    """The cells of each row below a heading whose first cell is a name."""
-    section = text.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
-    lines = [line for line in section.splitlines() if line.startswith("| `")]
-    return [tuple(cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip()[1:-1])) for line in lines]
 
 
 def test_every_key_has_unit_default_and_reason() -> None:
