@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import pytest
 import trio
 
 from tests.rigs.waiting import PATIENCE_SECONDS
-from zab.bookie.auto_recovery import COUNTED, AutoRecoveryService
+from zab.bookie.auto_recovery import COUNTED, AutoRecoveryService, serve
 from zab.bookie.config_file import read_settings
 from zab.client import connect
+from zab.host.process.run_service import Supervised
 from zab.ledger.entries.ids import BookieId
 from zab.ledgers import open_store
 from zab.testing.bookies import Bookies
 
 
+@asynccontextmanager
+async def _alone(bookies: Bookies, is_alone: bool) -> AsyncIterator[None]:
+    """Auto-recovery without a bookie, if it is wanted."""
+    settings = read_settings(f"ledgerDirectories=/tmp/nowhere\nmetadataServiceUri={bookies.metadata_service_uri}\n")
+    async with trio.open_nursery() as nursery:
+        if is_alone:
+            nursery.start_soon(serve, settings, Supervised(None))
+        yield
+        nursery.cancel_scope.cancel()
+
+
 @pytest.mark.slow
-async def test_the_entries_of_a_bookie_that_is_gone_are_copied_to_another_one() -> None:
+@pytest.mark.parametrize("is_alone", [False, True])
+async def test_the_entries_of_a_bookie_that_is_gone_are_copied_to_another_one(is_alone: bool) -> None:
     wanted = [b"%d" % each * 50 for each in range(300)]
-    async with Bookies(4, {"autoRecoveryDaemonEnabled": "true"}) as bookies:
+    async with (
+        Bookies(4, {"autoRecoveryDaemonEnabled": str(not is_alone).lower()}) as bookies,
+        _alone(bookies, is_alone),
+    ):
         async with connect(bookies.ensemble.hosts) as zk, open_store(zk) as store:
             async with store.create(3, 3, 2) as ledger:
                 for each in wanted:

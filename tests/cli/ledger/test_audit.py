@@ -103,3 +103,7 @@ def test_records_name_the_bookies_that_lack_copies(zab: Zab) -> None:
     assert "records: 1" in zab("audit", "status").out
     zab("delete", path)
     zab("audit", "enable")
+
+
+def test_auto_recovery_alone_says_what_is_wrong_with_its_file(zab: Zab) -> None:
+    assert "cannot be read" in zab("bookie", "autorecovery", "/nowhere/bk_server.conf", code=2).out
