@@ -16,10 +16,12 @@ from zab.ledger.bookie.config import Identity
 from zab.ledger.bookie.events import AppendJournal
 from zab.ledger.bookie.frames import (
     FRAME_HEADER_BYTES,
+    HEADER_BYTES,
     journal_path,
     pack_frame_header,
     pack_header,
     read_header,
+    scan,
     tag_of,
 )
 from zab.ledger.bookie.ledgers import Ledger, LedgerTable
@@ -147,9 +149,11 @@ def test_a_file_that_another_one_follows_has_an_end() -> None:
     files = sorted(path for path in bench.disk.image() if path.startswith("journal/0"))
     assert len(files) > 2
     image = bench.disk.image()
-    for path in files[:-1]:
-        with pytest.raises(DamagedError):
-            open_files(restored(image | {path: image[path][:-40]}), bench.config, IDENTITY)
+    for sequence, path in enumerate(files[:-1], 1):
+        last = scan(image[path], tag_of(IDENTITY, sequence), HEADER_BYTES).parts[-1].offset
+        for cut in (image[path][:-40], image[path][:last], image[path][:last].ljust(len(image[path]), b"\0")):
+            with pytest.raises(DamagedError):
+                open_files(restored(image | {path: cut}), bench.config, IDENTITY)
         without = dict(image)
         del without[path]
         with pytest.raises(DamagedError):
@@ -315,6 +319,20 @@ def test_flipped_bits_in_a_segment() -> None:
                 assert answer.status is Status.IO_ERROR
         assert bench.answer(ReadEntry(9, 0)).status is Status.NO_LEDGER, "it is newer than the damage"
     assert was_unreadable > 50
+
+
+def test_an_id_that_is_damaged_in_the_index_is_no_absence() -> None:
+    """#2908. What is left is in order, and agrees with the ledger map."""
+    bench = Bench()
+    bench.ask(*(add(2, entry) for entry in (0, 4, 8)))
+    bench.flush()
+    row = bench.bookie.segments.newest_first[0].row(2)
+    assert row is not None
+    image = bench.disk.image()
+    for bit in range(8 * (row.index_offset + 8), 8 * (row.index_offset + 16)):
+        disk = restored(image)
+        disk.flip(segment_path(1), bit)
+        assert Bench(disk=disk).answer(ReadEntry(2, 4)).status is Status.IO_ERROR
 
 
 def test_a_miss_beside_damage_is_an_io_error() -> None:
