@@ -50,7 +50,6 @@ def test_where_the_metadata_is(text: str, uri: ServiceUri) -> None:
         (f"{LEAST}bookieId=readonly", "no name of a bookie"),
         (f"{LEAST}journalSyncData=false", "journalSyncData"),
         (f"{LEAST}journalWriteData=false", "journalWriteData"),
-        (f"{LEAST}autoRecoveryDaemonEnabled=true", "line 2: autoRecoveryDaemonEnabled"),
         (f"{LEAST}bookieAuthProviderFactoryClass=org.example.Auth", "no logins"),
         (f"{LEAST}tlsKeyStore=/k", "StartTls"),
         (f"{LEAST}zkEnableSecurity=true", "no login"),
