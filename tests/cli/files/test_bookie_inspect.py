@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import shutil
@@ -134,3 +135,14 @@ def test_a_file_that_cannot_be_read(root: Path, run: Run) -> None:
     (root / "checkpoint").mkdir()
     assert run("bookie", "inspect", root) == 1
     assert "Is a directory" in run.err
+
+
+def test_a_reader_of_the_output_that_is_gone(made: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no fault of the directory."""
+
+    def broken(text: str, file: object = None) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr("zab.cli.files.bookie_inspect.say", broken)
+    run("bookie", "inspect", made, "journal")
+    assert str(made) not in run.err

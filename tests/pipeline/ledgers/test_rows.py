@@ -7,21 +7,24 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from tests.ledger.bookie.directories import PAYLOAD, rich_directory
-from tests.ledger.metadata.ledgers import A, B, C
+from tests.ledger.metadata.ledgers import A, B, C, ledger
 from tests.pipeline.rigs.bookie_files import Bookies, export, rows_of
 from zab.host.storage.disk import RealDisk
 from zab.ledger.bookie.inspection import Copy, Inspection
 from zab.ledger.entries.digests import DigestType
 from zab.ledger.entries.ids import ID_MAX
+from zab.ledger.metadata.serialized import encode_metadata
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.ledgers.metadata import read_metadata
 from zab.pipeline.ledgers.options import Ids, LedgerOptions
 from zab.pipeline.ledgers.planning import plan_ledgers
 from zab.pipeline.ledgers.rows import piece_rows
 from zab.pipeline.schema import LEDGER
+from zab.pipeline.state.local_state import LocalState
 
 ALL = [column.name for column in LEDGER]
 THERE = {1: [*range(18)], 2: [0, 1, 3, 6, 9], 3: [*range(5)], 7: [0]}
@@ -178,3 +181,14 @@ def test_what_is_no_export(tmp_path: Path) -> None:
     file.write_text(lines[0] + broken + '\n{"znodes": 1}\n')
     with pytest.raises(PipelineError, match="the metadata at /ledgers/00/0000/L0001 cannot be read"):
         read_metadata(str(file))
+
+
+def test_metadata_in_the_data_of_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    metadata = ledger(digest_type=DigestType.HMAC, password=b"x")
+    paths = ["/", "/ledgers", "/ledgers/00/0000/L0007", "/other/00/0000/L0008"]
+    datas = [None, b"", encode_metadata(metadata), encode_metadata(metadata)]
+    state = LocalState(1, {}, [pa.RecordBatch.from_pydict({"path": paths, "data": datas})])
+    monkeypatch.setattr("zab.pipeline.ledgers.metadata.local_moment", lambda text: text)
+    monkeypatch.setattr("zab.pipeline.ledgers.metadata.local_state", lambda moment: state)
+    assert read_metadata(str(tmp_path)) == {7: metadata}
+    assert list(read_metadata(str(tmp_path), "/other")) == [8]

@@ -70,7 +70,7 @@ class Bookies:
 
 
 def export(path: Path, metadata: Mapping[int, LedgerMetadata]) -> Path:
-    """The output of `zab export /ledgers`."""
+    """The output of `zab export --skip-ephemerals /ledgers`."""
     znodes = {"/ledgers": b"", "/ledgers/available": b""}
     znodes |= {ledger_path("/ledgers", number): encode_metadata(each) for number, each in metadata.items()}
     lines = [first_line("/ledgers"), *(entry_line(Entry(name, data, ())) for name, data in znodes.items())]

@@ -92,6 +92,9 @@ def inspect_command(
             if inspection.is_empty:
                 fail(f"{directory}: no bookie has written into this directory")
             has_faults = _show(inspection, rows, json=json)
+        except BrokenPipeError:
+            # Whoever reads the output has had enough: `zab.cli.main` ends the command.
+            raise
         except OSError as error:
             fail(f"{error.filename or directory}: {error.strerror or error}")
     sys.stdout.flush()

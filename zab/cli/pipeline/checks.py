@@ -74,7 +74,7 @@ def verify_job(
     ] = False,
     metadata: Annotated[
         str | None,
-        typer.Option("--metadata", metavar="PLACE", help="Output of `zab export /ledgers`, or members' data."),
+        typer.Option("--metadata", metavar="PLACE", help="Of ledgers: output of `zab export`, or members' data."),
     ] = None,
     ledgers_root: Annotated[
         str, typer.Option("--ledgers-root", metavar="PATH", help="The znode that has the ledgers.")

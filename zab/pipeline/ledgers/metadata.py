@@ -1,6 +1,6 @@
 """The metadata of ledgers out of a file or a directory, for who has no connection to the coordination service.
 
-    read_metadata("ledgers.json")       what `zab export /ledgers` printed
+    read_metadata("ledgers.json")       what `zab export --skip-ephemerals /ledgers` printed
     read_metadata("data")               data directories of members: the state at the end of their logs
 
 Of a directory, the whole tree is in memory. What is not the metadata of a ledger is skipped; a ledger whose metadata
