@@ -9,6 +9,7 @@ import pytest
 import trio
 import trio.lowlevel
 
+from tests.ledger.memory import MemoryBookie
 from tests.ledgers.memory_bookies import SILENCE, MemoryBookies, memory_bookies
 from tests.rigs.in_process import members_here
 from tests.rigs.waiting import until_async
@@ -29,6 +30,7 @@ from zab.ledgers import (
     LedgerFencedError,
     LedgerNotClosedError,
     LedgerStore,
+    MetadataUnavailableError,
     NoSuchLedgerError,
     NoSuchRootError,
     NotConfirmedError,
@@ -40,6 +42,7 @@ from zab.ledgers import (
     WriterSettings,
     open_store,
 )
+from zab.ledgers.tools import AlreadyClosedError, NotReservedError, reserve, seal_at, take_reserved
 
 
 @pytest.fixture(scope="module")
@@ -545,3 +548,60 @@ async def test_a_busy_bookie_is_asked_again(ensemble) -> None:
                 await ledger.append(b"%d" % each)
             assert ledger.metadata.last_fragment.ensemble == first
             assert refused
+
+
+async def test_only_a_reserved_ledger_gets_a_writer_later_and_one_alone(ensemble) -> None:
+    outcomes = []
+
+    async def take(store, ledger) -> None:
+        try:
+            outcomes.append(await take_reserved(store, ledger))
+        except NotReservedError as error:
+            outcomes.append(error)
+
+    async with stored(ensemble) as (store, _), store.create() as writer:
+        with pytest.raises(NotReservedError):
+            await take_reserved(store, writer.id)
+        reserved = await reserve(store, 3, 3, 2)
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(take, store, reserved)
+        [taken] = [each for each in outcomes if not isinstance(each, NotReservedError)]
+        async with taken as ledger:
+            assert await ledger.append(b"a") == 0
+        with pytest.raises(NotReservedError):
+            await take_reserved(store, reserved)
+        with pytest.raises(NoSuchLedgerError):
+            await take_reserved(store, reserved + 1)
+
+
+async def test_a_ledger_is_sealed_by_decree(ensemble) -> None:
+    """Its end is where it was told, if that entry can be read, and never before what was confirmed."""
+    async with stored(ensemble, 4) as (store, bookies):
+        ledger = await store.create()
+        for each in range(5):
+            await ledger.append(b"%d" % each)
+        for each in bookies.all.values():
+            each.ledgers.get(ledger.id, MemoryBookie()).entries.pop(4, None)
+        with pytest.raises(EntryLostError):
+            await seal_at(store, ledger.id, 4)
+        metadata = await seal_at(store, ledger.id, 3)
+        assert (metadata.last, metadata.length) == (3, 4)
+        assert await payloads(await store.open(ledger.id)) == [b"0", b"1", b"2", b"3"]
+        with pytest.raises(AlreadyClosedError):
+            await seal_at(store, ledger.id, 2)
+
+
+async def test_the_end_of_the_session(ensemble) -> None:
+    """Appends go on; what needs metadata says why it cannot be done."""
+    async with stored(ensemble) as (store, _):
+        ledger = await store.create()
+        session = store.zk.session_id
+        await trio.to_thread.run_sync(ensemble.expire, session)
+        await until_async(lambda: store.driving.session_end is not None)
+        assert await ledger.append(b"a") == 0
+        with pytest.raises(MetadataUnavailableError) as caught:
+            await store.metadata(ledger.id)
+        assert caught.value.__cause__ is store.driving.session_end
+        with pytest.raises(MetadataUnavailableError):
+            await store.create()

@@ -114,7 +114,10 @@ class LedgerStore:
             await self._bookies_read.wait()
 
     async def end(self) -> None:
-        """Called by `open_store`: close the ledgers that are open, without what is not acknowledged."""
+        """Called by `open_store`: close the ledgers that are open, without what is not acknowledged. Without a session
+        none can be closed."""
+        if self.driving.session_end is not None:
+            return
         call = self.parts.call()
 
         def look() -> None:

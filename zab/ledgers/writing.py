@@ -165,11 +165,15 @@ class LedgerWriter:
         BackpressureError if there is no room now, otherwise as `append`."""
         ticket = Ticket(self)
         self._tickets[ticket] = None
-        self._driven.give(Append(payload, ticket, may_wait=False))
-        self._parts.driving.step(self._driven)
-        if ticket.is_refused:
-            self.forget(ticket)
-            raise self.error_of(ticket.outcome)
+        driven, append = self._driven, Append(payload, ticket, may_wait=False)
+        # What was given before comes first.
+        if not driven.inputs and self._core.append_now(self._parts.now_ms, append):
+            self._parts.driving.want(driven)
+        else:
+            driven.give(append)
+            self._parts.driving.step(driven)
+            if ticket.is_refused:
+                raise self.error_of(ticket.outcome)
         ticket.entry = self._core.last_pushed
         return ticket
 

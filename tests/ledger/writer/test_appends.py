@@ -377,3 +377,32 @@ def test_deferred_durability_is_refused() -> None:
 def test_settings_are_checked(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         WriterSettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_an_append_gets_its_id_before_the_next_step() -> None:
+    """It is sent with that step, after what came before, and only if there is room for it at once."""
+    rig = Rig(pending_entries_max=2, entry_bytes_max=10)
+    rig.append("a")
+    assert rig.writer.append_now(rig.now, Append(b"b", "b"))
+    assert rig.writer.last_pushed == 1
+    assert rig.adds(B0) == [0]
+    rig.step()
+    assert rig.adds(B0) == [0, 1]
+    assert not rig.writer.append_now(rig.now, Append(b"c", "c"))
+    assert rig.writer.last_pushed == 1
+    rig.append("c")
+    rig.answer_all(B0, B1)
+    assert not rig.writer.append_now(rig.now, Append(b"x" * 11, "large"))
+    rig.answer_all(B0, B1)
+    rig.close()
+    assert not rig.writer.append_now(rig.now, Append(b"d", "d"))
+    assert [rig.outcomes[each] for each in "abc"] == [Appended(0), Appended(1), Appended(2)]
+
+
+def test_an_append_that_gets_its_id_at_once_is_within_the_budget_of_all() -> None:
+    budget = SharedBudget(10)
+    one, other = (Rig(budget=budget) for _ in range(2))
+    assert one.writer.append_now(one.now, Append(b"x" * 8, "a"))
+    one.step()
+    assert not other.writer.append_now(other.now, Append(b"x" * 3, "b"))
+    assert other.writer.append_now(other.now, Append(b"x" * 2, "c"))

@@ -159,8 +159,8 @@ class ClientChannel:
         return v2.auth_frame(v2.reply_to(v2.VERSION, v2.AUTH), v3.auth_message(request.plugin, request.payload))
 
     def await_add(self, request: AddEntry) -> bool:
-        """As `encode`, for an add in v2 whose frame the caller has (`v2.add_request_frame`), since every bookie of a
-        write set is sent the same one. False: it cannot be sent now."""
+        """As `encode`, for an add in v2 whose frame the caller has (`v2.add_request_frame`): all bookies of a write set
+        are sent the same one. False: it cannot be sent now."""
         key = (request.ledger, request.entry)
         waiting = self._adds.get(key)
         if request.is_deferred or not (waiting is None or waiting == request):

@@ -68,6 +68,18 @@ class Admission:
                 self._wait(each, size)
         return taken
 
+    def has_room(self, size: int, pipeline: Pipeline) -> bool:
+        """Whether `take` would take a single append of this size now."""
+        settings, budget, pending = self._settings, self._budget, pipeline.pending_bytes
+        self.settle(pending)
+        return (
+            not self._waiting
+            and size <= settings.entry_bytes_max
+            and pipeline.lap - pipeline.lac < settings.pending_entries_max
+            and (not pending or pending + size <= settings.pending_bytes_max)
+            and (not budget.used or budget.used + size <= budget.bytes_max)
+        )
+
     def _wait(self, append: Append, size: int) -> None:
         of = self._settings
         is_full = len(self._waiting) >= of.waiting_appends_max or self._waiting_bytes + size > of.waiting_bytes_max

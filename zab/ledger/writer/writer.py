@@ -168,6 +168,15 @@ class LedgerWriter:
         self._out.clear()
         return effects
 
+    def append_now(self, now_ms: int, append: Append) -> bool:
+        """Give this append an id before the next step, which sends it. False: there is no room now, and nothing is
+        done; an input of `step` waits for room, or is refused."""
+        pipeline = self._pipeline
+        if self._ending.state is not WriterState.OPEN or not self._admission.has_room(len(append.payload), pipeline):
+            return False
+        pipeline.append((append,), now_ms)
+        return True
+
     def _go_on(self) -> None:
         self._check_times()
         self._release()
