@@ -53,6 +53,7 @@ WITHOUT = {
 }
 """Commands without `--json`, and why."""
 
+LEDGER_LOG = ("create", "append", "read", "tail", "list", "info", "cursors", "trim", "terminate", "delete")
 LEDGER = ["format", "create", "append", "read", "tail", "close", "recover", "delete", "list", "show", "check", "seal"]
 
 ZNODES = {
@@ -157,6 +158,7 @@ def test_every_row_is_run() -> None:
     elsewhere |= {"bookie inspect"}  # tests/cli/files
     elsewhere |= {"backup verify", "backup prune", "support"}  # tests/cli/operations
     elsewhere |= {f"ledger {each}" for each in LEDGER}  # tests/cli/ledger
+    elsewhere |= {f"ledger-log {each}" for each in LEDGER_LOG}
     assert {*ZNODES, *elsewhere} == FIELDS.keys()
 
 

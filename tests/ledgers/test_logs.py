@@ -10,6 +10,7 @@ import trio
 
 from tests.ledgers.memory_bookies import memory_bookies
 from tests.rigs.in_process import members_here
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.client import connect
 from zab.ledgers import (
     LedgerStore,
@@ -42,7 +43,7 @@ async def stored(ensemble, stores: int = 1) -> AsyncIterator[list[LedgerStore]]:
 
 
 async def payloads(entries) -> list[bytes]:
-    with trio.fail_after(20):
+    with trio.fail_after(PATIENCE_SECONDS):
         return [entry.payload async for entry in entries]
 
 
@@ -75,7 +76,7 @@ async def test_the_old_owner_is_told_when_another_one_takes_over(ensemble) -> No
         old = await one.open_log("orders", create=True)
         await old.append(b"a")
         async with two.open_log("orders") as new:
-            with trio.fail_after(10):
+            with trio.fail_after(PATIENCE_SECONDS):
                 assert isinstance(await old.lost(), LogFencedError)
             with pytest.raises(LogFencedError) as told:
                 await old.append(b"b")
@@ -94,7 +95,7 @@ async def test_a_reader_follows_the_log_over_a_takeover_to_its_end(ensemble) -> 
                 found.append(entry.payload)
 
         old = await one.open_log("orders", create=True)
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_SECONDS):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(follow)
                 await old.append(b"a")

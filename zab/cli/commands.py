@@ -148,6 +148,9 @@ COMMANDS: Final = {
     "ledger": Command(
         "ledger.ledgers:ledger_app", "Create, append to, read, recover, check and delete ledgers.", "ledgers"
     ),
+    "ledger-log": Command(
+        "ledger.logs:ledger_log_app", "Create, append to, read, trim and delete managed ledgers.", "ledgers"
+    ),
     "audit": Command("ledger.audit:audit_app", "Show auto-recovery of ledgers, and switch it.", "ledgers"),
     "service": Command("servers.service:service_app", "Run a member as a service of systemd."),
     "secret": Command("servers.secret:secret_command", "Make the secret that authenticates members to each other."),

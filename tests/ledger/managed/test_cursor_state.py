@@ -49,6 +49,16 @@ def test_it_covers_what_was_consumed_and_nothing_else(moves):
     assert found == stored
 
 
+def test_a_mark_moves_over_the_end_of_a_ledger():
+    state = CursorState(Position(3, -1))
+    state.acknowledge(5, 0, 0, INFO)
+    state.acknowledge(3, 0, 3, INFO)
+    assert state.mark == Position(5, 0)
+    state.acknowledge(5, 1, 1, INFO)
+    state.acknowledge(9, 0, 0, INFO)
+    assert (state.mark, list(state.ranges)) == (Position(9, 0), [])
+
+
 def test_only_the_lowest_ranges_are_stored():
     state = CursorState(Position(9, -1))
     for entry in range(1, 20, 2):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import IO, Annotated, Final
 
@@ -109,7 +109,7 @@ def append_command(
             writer = await store.new_ledger(**quorums, password=key, digest=kind, custom=kept)
         else:
             writer = await take_reserved(store, ledger, key)
-        with _opened(file) as lines, progress("acknowledged", "append", tells_end=False) as told:
+        with opened_file(file) as lines, progress("acknowledged", "append", tells_end=False) as told:
             is_done = False
             try:
                 async with writer:
@@ -130,7 +130,7 @@ def append_command(
 
 async def _append_all(writer: LedgerWriter, lines: IO[bytes], told: Told, *, is_prefixed: bool) -> None:
     under_way: list[Ticket] = []
-    async for payload in _entries(lines, is_prefixed):
+    async for payload in payloads_of(lines, is_prefixed):
         if len(under_way) >= UNDER_WAY_MAX:
             await under_way[-1].done()
             told.add(len(under_way))
@@ -140,7 +140,7 @@ async def _append_all(writer: LedgerWriter, lines: IO[bytes], told: Told, *, is_
     told.add(len(under_way))
 
 
-async def _entries(lines: IO[bytes], is_prefixed: bool) -> AsyncIterator[bytes]:
+async def payloads_of(lines: IO[bytes], is_prefixed: bool) -> AsyncGenerator[bytes]:
     """Read in a thread: the ledger goes on while a line is waited for."""
     while True:
         read = _prefixed if is_prefixed else _line
@@ -169,7 +169,7 @@ def _prefixed(lines: IO[bytes]) -> bytes | None:
 
 
 @contextlib.contextmanager
-def _opened(file: Path) -> Iterator[IO[bytes]]:
+def opened_file(file: Path) -> Iterator[IO[bytes]]:
     if file == _STDIN:
         yield sys.stdin.buffer
         return

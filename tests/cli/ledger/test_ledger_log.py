@@ -1,0 +1,89 @@
+"""`zab ledger-log` on bookies in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import Result, call
+from tests.cli.json_page import check
+from tests.ledgers.memory_bookies import memory_bookies_beside
+from tests.rigs.in_process import members_here
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[str]:
+    with members_here(1) as members, memory_bookies_beside(members.hosts, 3) as found:
+        yield found
+
+
+class Zab:
+    """`zab ledger-log WORDS`, which has to end with this code."""
+
+    def __init__(self, capture: pytest.CaptureFixture[str], hosts: str) -> None:
+        self._capture = capture
+        self.hosts = hosts
+
+    def __call__(self, *words: object, code: int = 0) -> Result:
+        result = call(self._capture, "-s", self.hosts, "ledger-log", *words)
+        assert result.code == code, result.err
+        return result
+
+    def json(self, *words: object, code: int = 0) -> list[dict]:
+        lines = [json.loads(line) for line in self(*words, "--json", code=code).out.splitlines()]
+        for line in lines:
+            check(f"ledger-log {words[0]}", line)
+        return lines
+
+
+@pytest.fixture
+def zab(capfd: pytest.CaptureFixture[str], hosts: str) -> Zab:
+    return Zab(capfd, hosts)
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Path:
+    path = tmp_path / "lines"
+    path.write_bytes(b"one\ntwo\nthree\n")
+    return path
+
+
+def test_a_log_from_its_creation_to_its_deletion(zab: Zab, lines: Path) -> None:
+    assert zab.json("create", "orders") == [{"log": "orders"}]
+    assert "already" in zab("create", "orders", code=1).err
+    [first] = zab.json("append", "orders", "--file", lines)
+    assert first["count"] == 3
+    assert "3 entries appended to log orders" in zab("append", "orders", "--file", lines).out
+    assert zab("read", "orders").out == "one\ntwo\nthree\n" * 2
+    assert zab("read", "orders", "--after", first["last"]).out == "one\ntwo\nthree\n"
+    assert [each["data"] for each in zab.json("read", "orders", "--after", first["last"])] == ["one", "two", "three"]
+    [info] = zab.json("info", "orders")
+    assert [each["count"] for each in info["ledgers"]] == [3, 3]
+    assert info["epoch"] == 3
+    assert "orders: open, owner 3, 3/3/2" in zab("info", "orders").out
+    assert zab.json("list") == [{"log": "orders"}]
+    assert zab.json("cursors", "orders") == []
+    assert "--retention-ms" in zab("trim", "orders", code=2).err
+    [trimmed] = zab.json("trim", "orders", "--retention-bytes", 11)
+    assert trimmed["count"] == 1
+    [ended] = zab.json("terminate", "orders")
+    assert zab("tail", "orders").out == "one\ntwo\nthree\n"
+    assert zab.json("info", "orders")[0]["terminated"] == ended["last"]
+    assert "terminated" in zab("append", "orders", "--file", lines, code=1).err
+    assert zab.json("delete", "orders") == [{"log": "orders"}]
+    assert "no such log" in zab("read", "orders", code=1).err
+
+
+@pytest.mark.parametrize("words", [("read", ".."), ("read", "orders", "--after", "x"), ("append", "")])
+def test_what_is_no_name_or_position_is_refused(zab: Zab, words: tuple[str, ...]) -> None:
+    zab(*words, code=2)
+
+
+def test_a_log_that_is_not_there(zab: Zab, lines: Path) -> None:
+    for words in (("append", "gone", "--file", lines), ("info", "gone"), ("delete", "gone"), ("tail", "gone")):
+        assert "no such log" in zab(*words, code=1).err
