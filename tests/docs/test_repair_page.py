@@ -13,8 +13,11 @@ import pytest
 
 from tests.docs.page_steps import steps
 from tests.rigs.waiting import PATIENCE_SECONDS
+from zab.bookie.auto_recovery import AutoRecoveryService
+from zab.bookie.config_file import read_settings
 from zab.bookie.settings import BookieSettings
 from zab.configuration.fields import settings_of
+from zab.ledger.entries.ids import BookieId
 from zab.testing.bookies import Bookies
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "repair-ledgers.md").read_text(encoding="utf-8")
@@ -51,3 +54,10 @@ def test_the_commands_print_what_the_page_says(bookies: Bookies) -> None:
 def test_the_page_has_every_key() -> None:
     keys = {each.key for each in settings_of(BookieSettings) if each.block == "replication"}
     assert set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)) == keys
+
+
+def test_the_figures_are_those_of_the_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "bookie-metrics.md").read_text(encoding="utf-8")
+    settings = read_settings("ledgerDirectories=/tmp/nowhere\nautoRecoveryDaemonEnabled=true\n")
+    figures = {each.name for each in AutoRecoveryService(settings, BookieId("b1")).figures()}
+    assert set(re.findall(r"`(zab_auto_recovery_\w+)`", page)) == figures
