@@ -29,7 +29,7 @@ VARIANTS: dict[Callable[[Patch], None], tuple[int, str]] = {
     broken.acknowledge_what_is_not_synced: (1, "durability"),
     broken.mark_what_is_not_flushed: (44, "durability"),
     broken.forget_fences: (4, "durability"),
-    broken.list_before_the_snapshot: (4, "collection"),
+    broken.list_before_the_snapshot: (24, "collection"),
     broken.believe_a_stale_list: (1, "collection"),
 }
 """Each with a seed that finds it, and the rule that it breaks."""
