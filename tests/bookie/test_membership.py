@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -132,3 +134,16 @@ def test_a_ledger_that_is_gone_from_the_metadata_is_deleted(bookies: Bookies, ht
             asked(http_port, "/api/v1/bookie/gc", {"force": True})
         bookies.wait_until(lambda: wire.ask(ReadEntry(4, 0)).status is Status.NO_LEDGER, "the ledger is not deleted")
         assert wire.ask(add(4, 1)).status is Status.FENCED
+
+
+def test_status_shows_bookies_and_those_that_are_gone(bookies: Bookies) -> None:
+    with bookies.ensemble.connect() as zk:
+        zk.create("/ledgers/cookies/lost", b"5\n")
+        command = [sys.executable, "-m", "zab.cli.main", "-s", bookies.ensemble.hosts, "status", "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        zk.delete("/ledgers/cookies/lost")
+    assert done.returncode == 1, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    found = {line["bookie"]: (line["state"], line["address"]) for line in lines if line["type"] == "bookie"}
+    assert found == {"b1": ("writable", bookies.members[1].address), "lost": ("gone", None)}
+    assert "bookie_gone" in [line["name"] for line in lines if line["type"] == "alarm"]

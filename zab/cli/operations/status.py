@@ -1,4 +1,5 @@
-"""`zab status`: the members of an ensemble, its leader, the lag of each member, the brokers beside it, and alarms.
+"""`zab status`: the members of an ensemble, its leader, the lag of each member, the brokers and bookies beside it, and
+alarms.
 
 Exit codes: 0 no alarms; 1 there are alarms; 2 wrong usage; 3 no member can be reached.
 """
@@ -21,8 +22,11 @@ from zab.cli.znodes.caller import options_of
 from zab.cli.znodes.opening import opener, tls_of
 from zab.client import ZabError
 from zab.client.four_letter import servers_of
+from zab.coordination.operations import CoordinationError
 from zab.operations.asking import ask_all, ensemble_in_force, targets_of
 from zab.operations.registered import read_registered
+from zab.operations.registered_bookies import read_registered_bookies
+from zab.operations.verdicts.bookies import Bookies, bookie_alarms
 from zab.operations.verdicts.brokers import Registered, alarms_of
 from zab.operations.verdicts.status import Alarm, MemberStatus, Status, by_severity, status_of
 from zab.partition.controller.znodes import MalformedError
@@ -31,6 +35,9 @@ __all__ = ["status_command"]
 
 _CLEAR = "\x1b[H\x1b[2J"
 _HEAD = ("member", "server", "state", "role", "zxid", "lag", "connections", "sessions", "watches", "latency ms")
+
+_BOOKIES_HEAD = ("bookie", "state", "address", "rack")
+NO_BOOKIES = Bookies(())
 
 
 def status_command(
@@ -44,7 +51,7 @@ def status_command(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Brokers are those that are registered below the chroot of -s.
+    """Brokers and bookies are those that are registered below the chroot of -s.
 
     Asks the servers of -s, those that the configuration in force names, and the admin ports, all at once; each has
     the time of `zab --wait`. A member tells most where its 4lw.commands.whitelist has mntr, or over its admin port.
@@ -52,17 +59,18 @@ def status_command(
     Exit code 0: nothing has to be looked at; 1: there are alarms; 3: no member can be reached.
     """
     look = looker(context, admin)
-    look_for_brokers = _brokers_looker(context)
+    look_for_brokers, look_for_bookies = _brokers_looker(context), _bookies_looker(context)
     code = 0
 
     async def run() -> None:
         nonlocal code
         while True:
-            status, registered = await look(), await look_for_brokers()
-            if registered is not None:
-                status = evolve(status, alarms=by_severity([*status.alarms, *alarms_of(registered)]))
+            status, registered, bookies = await look(), await look_for_brokers(), await look_for_bookies()
+            beside = [*(() if registered is None else alarms_of(registered)), *bookie_alarms(bookies)]
+            if beside:
+                status = evolve(status, alarms=by_severity([*status.alarms, *beside]))
             code = _code(status)
-            _show(status, registered, json=json, again=watch is not None)
+            _show(status, registered, bookies, json=json, again=watch is not None)
             if watch is None:
                 return
             await trio.sleep(watch)
@@ -113,20 +121,41 @@ def _brokers_looker(context: typer.Context) -> Callable[[], Awaitable[Registered
     return look
 
 
+def _bookies_looker(context: typer.Context) -> Callable[[], Awaitable[Bookies]]:
+    """The function that reads what bookies have registered; nobody says so: none."""
+    options = options_of(context)
+    try:
+        open_client = opener(options)
+    except ValueError as error:
+        fail(error, USAGE)
+
+    async def look() -> Bookies:
+        with trio.move_on_after(options.wait_ms / 1000):
+            try:
+                async with open_client() as zk:
+                    return await read_registered_bookies(zk)
+            except (ZabError, CoordinationError, OSError):
+                return Bookies(())
+        return Bookies(())
+
+    return look
+
+
 def _code(status: Status) -> int:
     if all(member.state == "unreachable" for member in status.members):
         return UNREACHABLE
     return REFUSED if status.alarms else 0
 
 
-def _show(status: Status, registered: Registered | None, *, json: bool, again: bool) -> None:
+def _show(status: Status, registered: Registered | None, bookies: Bookies, *, json: bool, again: bool) -> None:
     if json:
-        for fields in (*(() if registered is None else broker_lines(registered)), *lines_of(status)):
+        brokers = () if registered is None else broker_lines(registered)
+        for fields in (*brokers, *_bookie_lines(bookies), *lines_of(status)):
             say(json_line(fields))
     else:
         if again and sys.stdout.isatty():
             sys.stdout.write(_CLEAR)
-        for line in text_of(status, registered):
+        for line in text_of(status, registered, bookies):
             say(line)
     sys.stdout.flush()
 
@@ -169,12 +198,27 @@ def lines_of(status: Status) -> Iterator[dict[str, Any]]:
     }
 
 
-def text_of(status: Status, registered: Registered | None = None) -> Iterator[str]:
+def _bookie_lines(found: Bookies) -> Iterator[dict[str, Any]]:
+    """A line of JSON for each bookie."""
+    for each in found.bookies:
+        yield {
+            "type": "bookie",
+            "bookie": each.bookie,
+            "state": each.state,
+            "address": each.address,
+            "rack": each.rack,
+        }
+
+
+def text_of(status: Status, registered: Registered | None = None, bookies: Bookies = NO_BOOKIES) -> Iterator[str]:
     yield from columns([_HEAD, *map(_row, status.members)])
     if status.quorum is not None:
         yield f"quorum: {status.quorum[0]} voters take part, {status.quorum[1]} are needed"
     if registered is not None and registered.brokers:
         yield from brokers_table(registered)
+    if bookies.bookies:
+        rows = [(each.bookie, each.state, each.address, each.rack) for each in bookies.bookies]
+        yield from columns([_BOOKIES_HEAD, *(tuple(in_line(cell(value)) for value in row) for row in rows)])
     for alarm in status.alarms:
         yield _alarm(alarm)
     if status.is_well:
