@@ -28,7 +28,6 @@ from pyspark.sql.types import StructType
 from zab.pipeline.decoding.damage import UNREADABLE, Damage
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Inventory, inventory
-from zab.pipeline.ledgers.ledger_source import LedgerSource
 from zab.pipeline.reading.options import PLAN, Options, told_plainly
 from zab.pipeline.reading.planning import Range, Task, plan, read_task, task_batches
 from zab.pipeline.reading.snapshot_source import SnapshotSource
@@ -47,7 +46,10 @@ WARNED_BYTES: Final = 1 << 30
 
 
 def register(spark: "SparkSession") -> None:
-    """Register `zab.log`, `zab.damage`, `zab.snapshot` and `zab.topic` with a session."""
+    """Register `zab.log`, `zab.damage`, `zab.snapshot`, `zab.topic` and `zab.ledger` with a session."""
+    # Workers import this module for every source: they load what ledgers need only to read these.
+    from zab.pipeline.ledgers.ledger_source import LedgerSource
+
     for source in (LogSource, DamageSource, SnapshotSource, TopicSource, LedgerSource):
         spark.dataSource.register(source)
 
