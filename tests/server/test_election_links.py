@@ -290,7 +290,7 @@ async def test_frames_that_are_no_notification_are_reported_once_a_connection(ca
                 await talk.send(b"\xff")
             await talk.send(encode(vote(5)))
             await members[1].events.wait_for(heard(2, vote(5)))
-    assert sum("no notification" in record.getMessage() for record in caplog.records) == 1
+    assert sum("not a notification" in record.getMessage() for record in caplog.records) == 1
 
 
 @pytest.mark.parametrize("end", [b"\x7f\xff\xff\xff", frame(encode(vote(6)))], ids=["no length", "no seal"])

@@ -145,7 +145,7 @@ def test_members_on_other_machines_need_a_proof_and_a_certificate_is_one(tmp_pat
         assert "have to prove who they are" in first.log_text()
         first.config.write_text(text.replace("portUnification=true\n", ""))
         first.start().wait_until_it_says(" listening ")
-        assert "members are believed without proof" not in first.log_text().rpartition("have to prove who they are")[2]
+        assert "members are not authenticated" not in first.log_text().rpartition("have to prove who they are")[2]
 
 
 @pytest.mark.long

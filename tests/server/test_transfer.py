@@ -113,7 +113,10 @@ async def test_transfer_ends_with_the_secret_that_proved_who_fetches(disks):
         return len(asked) < 3
 
     async with serving(server, believes=believes) as (transfers, address):
-        with pytest.raises(FetchError, match="closed before all had come"), trio.fail_after(PATIENCE_SECONDS):
+        with (
+            pytest.raises(FetchError, match="closed before the end of the snapshot"),
+            trio.fail_after(PATIENCE_SECONDS),
+        ):
             await fetcher(learner, address, stall_seconds=0.5).run()
         await until_async(lambda: transfers.being_read == {})
     assert learner.size(fetch_path(ZXID)) < server.size(snapshot_path(ZXID))
@@ -276,7 +279,7 @@ async def test_only_so_many_wait_for_their_turn(disks, monkeypatch):
         await until_async(lambda: transfers._places.statistics().tasks_waiting == 1)
         third = await ask(address)
         with trio.fail_after(PATIENCE_SECONDS):
-            assert ANSWERS.decode(await third.receive()) == SnapshotRefused("1 others wait already")
+            assert ANSWERS.decode(await third.receive()) == SnapshotRefused("1 requests are waiting already")
         for talk in (first, second, third):
             await talk.stream.aclose()
 

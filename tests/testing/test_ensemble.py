@@ -183,7 +183,7 @@ def test_a_value_that_the_configuration_refuses_is_named() -> None:
 
 def test_members_prove_to_each_other_who_they_are() -> None:
     with Ensemble(3) as e:
-        assert "members are believed without proof" not in e.journal
+        assert "members are not authenticated" not in e.journal
         assert "listening" in e.members[2].journal
 
 

@@ -16,15 +16,15 @@ import re
 REFUSED: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("ssl.ocsp", "ssl.quorum.ocsp"),
-        "nobody is asked whether a certificate was revoked; ssl.crl and ssl.quorum.crl look it up in lists",
+        "OCSP is not supported; ssl.crl and ssl.quorum.crl name lists of revoked certificates",
     ),
     (
         ("ssl.quorum.context.supplier.class",),
-        "no class of Java can be loaded here; ssl.quorum.keyStore and ssl.quorum.trustStore say what members show",
+        "no Java class can be loaded here; ssl.quorum.keyStore and ssl.quorum.trustStore configure members' TLS",
     ),
     (
         ("ssl.quorum.*",),
-        "of TLS between members this part is not built",
+        "this part of TLS between members is not supported",
     ),
     (
         ("ssl.clientHostnameVerification", "ssl.allowReverseDnsLookup"),
@@ -32,7 +32,7 @@ REFUSED: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     (("ssl.authProvider",), "a certificate gives an identity of the scheme x509, and of no other"),
     (("fips-mode",), "whether OpenSSL keeps to FIPS is a matter of its own configuration"),
-    (("ssl.*", "netty.ssl.*"), "of TLS for clients this part is not built"),
+    (("ssl.*", "netty.ssl.*"), "this part of TLS for clients is not supported"),
     (
         (
             "X509AuthenticationProvider.*",
@@ -154,7 +154,7 @@ def why_refused(key: str, value: str) -> str | None:
         return None
     found = next((reason for patterns, reason in REFUSED if _fits(key, patterns)), None)
     if found is None and _NAMED_LIKE_SECURITY.search(key):
-        return "the key is unknown, and named like one that somebody's security rests on"
+        return "the key is unknown, and resembles a security key"
     return found
 
 

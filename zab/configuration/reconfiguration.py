@@ -32,7 +32,7 @@ def ensemble_of(text: bytes) -> Ensemble:
     entries = _entries(text)
     version = next((entry.value for entry in entries if entry.key == "version"), "0")
     if not re.fullmatch(r"[0-9a-fA-F]{1,16}", version, re.ASCII):
-        raise ChangeError(f"version {version[:40]!r} is no hexadecimal number")
+        raise ChangeError(f"version {version[:40]!r} is not a hexadecimal number")
     return _checked([entry for entry in entries if entry.key != "version"], int(version, 16))
 
 
@@ -43,7 +43,7 @@ def next_ensemble(
     if members:
         return attrs.evolve(ensemble_of(members.replace(b",", b"\n")), version=version)
     if before.groups:
-        raise ChangeError("the configuration has groups: say the whole of the new one")
+        raise ChangeError("the configuration has groups: give the whole new configuration")
     gone = {_id(item) for item in _items(leaving)}
     servers = {sid: str(line).partition("=")[2] for sid, line in before.servers.items() if sid not in gone}
     joiners = []
@@ -51,7 +51,7 @@ def next_ensemble(
         key, is_line, line = item.partition("=")
         kind, _, number = key.partition(".")
         if kind.strip() != "server" or not is_line:
-            raise ChangeError(f"{item[:80]!r} is no server line: server.N=host:quorumPort:electionPort;clientPort")
+            raise ChangeError(f"{item[:80]!r} is not a server line: server.N=host:quorumPort:electionPort;clientPort")
         joiners.append(_id(number))
         servers[joiners[-1]] = line.strip()
     after = _checked([Property(f"server.{sid}", line, 0) for sid, line in servers.items()], version)
@@ -67,7 +67,7 @@ def _items(text: bytes | None) -> list[str]:
 
 def _id(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,3}", text.strip(), re.ASCII):
-        raise ChangeError(f"{text[:40]!r} is no server id")
+        raise ChangeError(f"{text[:40]!r} is not a server id")
     return int(text)
 
 
@@ -88,13 +88,13 @@ def _entries(text: bytes) -> list[Property]:
 def _checked(entries: list[Property], version: int) -> Ensemble:
     for entry in entries:
         if not is_dynamic(entry.key):
-            raise ChangeError(f"{entry.key[:40]!r} has no place in it: server.N, group.N, weight.N")
+            raise ChangeError(f"{entry.key[:40]!r} is not allowed: only server.N, group.N, weight.N")
     try:
         ensemble = parse_dynamic(entries, version)
     except LineError as error:
         raise ChangeError(error.reason) from None
     if not ensemble.participants:
-        raise ChangeError("nobody would decide: there is no participant")
+        raise ChangeError("there would be no participant, so nobody could vote")
     for line in ensemble.servers.values():
         _check_line(line)
     for server_id, reason in duplicate_ports(ensemble):
@@ -105,6 +105,6 @@ def _checked(entries: list[Property], version: int) -> Ensemble:
 def _check_line(line: ServerLine) -> None:
     for host in (*line.hosts, line.client_host or "localhost"):
         if not _HOST.fullmatch(host):
-            raise ChangeError(f"server.{line.server_id}: {host[:80]!r} is no name of a host")
+            raise ChangeError(f"server.{line.server_id}: {host[:80]!r} is not a host name")
     if line.has_secure_part:
         raise ChangeError(f"server.{line.server_id}: secureClientPort belongs in its own file")

@@ -309,7 +309,7 @@ class ElectionLinks:
         talk.frame_bytes_max = FRAME_BYTES_MAX
         receiver = ElectionReceiver(
             sid,
-            lambda reason: journal.warning("no notification -> skipped", sid=sid, reason=reason),
+            lambda reason: journal.warning("not a notification -> skipped", sid=sid, reason=reason),
             is_proven=talk.agreed.is_proven,
         )
         while True:
@@ -322,7 +322,7 @@ class ElectionLinks:
     def _check(self, talk: Conversation) -> None:
         """Check that the proof is still valid. Raises MessageError."""
         if not self._greeting.believes(talk.agreed):
-            raise MessageError("the secret by which it was proven was taken away")
+            raise MessageError("the secret that authenticated it was removed")
 
 
 def _give_up_on_silence(talking: trio.abc.HalfCloseableStream) -> None:

@@ -73,12 +73,12 @@ class HoleFiller:
                         if hole.wanted is None:
                             return True
                 except HoleError as error:
-                    journal.warning("what was sent does not fill the hole in the log", sid=sid, reason=str(error))
+                    journal.warning("the batches received do not fill the hole in the log", sid=sid, reason=str(error))
                     return False
                 except (trio.BrokenResourceError, trio.TooSlowError, EOFError, OSError) as error:
                     journal.debug("a member cannot be asked", sid=sid, reason=reason_of(error))
                 except (FrameError, MessageError) as error:
-                    journal.warning("what the log has lost cannot be had", sid=sid, reason=str(error))
+                    journal.warning("a member did not send what the log has lost", sid=sid, reason=str(error))
         return False
 
     async def _ask(self, hole: Hole, sid: ServerId, address: Address) -> bool:
@@ -101,5 +101,5 @@ class HoleFiller:
             scope.deadline = trio.current_time() + self._stall_seconds
             data += await talk.receive()
         if len(data) != answer.size_bytes:
-            raise MessageError(f"{len(data)} bytes came where {answer.size_bytes} were said")
+            raise MessageError(f"{len(data)} bytes arrived, and {answer.size_bytes} were announced")
         return bytes(data)

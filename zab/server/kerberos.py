@@ -56,7 +56,7 @@ class GssapiLogin:
             self._context = self._gssapi.SecurityContext(creds=self._credentials, usage="accept")
             answer = self._context.step(token)
             if not self._context.complete or self._context.mech != self._gssapi.MechType.kerberos:
-                raise GssapiError("one token makes no context")
+                raise GssapiError("one token does not complete the context")
             if answer:
                 self._stage = _Stage.ESTABLISHED
                 return LoginStep(answer)
@@ -66,7 +66,7 @@ class GssapiLogin:
                 raise GssapiError("a user may not act for another")
             return LoginStep(None, principal)
         elif stage is _Stage.ENDED or token:
-            raise GssapiError("a token that nothing is expected of")
+            raise GssapiError("an unexpected token")
         self._stage = _Stage.OFFERED
         return LoginStep(self._context.wrap(offer(), False).message)
 
@@ -118,5 +118,5 @@ def gssapi_credentials(login: Krb5Login) -> GssapiCredentials:
         store: dict[str | bytes, str | bytes] = {"keytab": f"FILE:{login.key_tab}"}
         credentials = gssapi.Credentials(name=name, usage="accept", mechs=[gssapi.MechType.kerberos], store=store)
     except gssapi.raw.GSSError as error:
-        raise PrivateFileError(f"{login.key_tab}: no key of {login.principal} can be had: {error}") from None
+        raise PrivateFileError(f"{login.key_tab}: no key of {login.principal} is available: {error}") from None
     return GssapiCredentials(login.realm, gssapi, credentials)

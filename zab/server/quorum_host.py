@@ -31,7 +31,7 @@ def is_open(config: Config) -> bool:
 
 def warn_if_open(config: Config) -> None:
     if not config.is_standalone and is_open(config):
-        journal.warning("members are believed without proof", secretFile=config.quorum.secret_file)
+        journal.warning("members are not authenticated", secretFile=config.quorum.secret_file)
 
 
 async def quorum_addresses(config: Config) -> list[MemberAddress]:

@@ -80,7 +80,7 @@ class TransferServer:
                 with trio.fail_after(self._stall_seconds):
                     request = REQUESTS.decode(await talk.receive())
                 if self._places.statistics().tasks_waiting >= WAITING_MAX:
-                    raise RefusedError(f"{WAITING_MAX} others wait already")
+                    raise RefusedError(f"{WAITING_MAX} requests are waiting already")
                 async with self._places:
                     if isinstance(request, HistoryRequest):
                         await self._send_history(talk, request)
@@ -121,7 +121,7 @@ class TransferServer:
 
     def _demand_belief(self, talk: Conversation) -> None:
         if not self._believes(talk.agreed):
-            raise MessageError("the secret by which it was proven was taken away")
+            raise MessageError("the secret that authenticated it was removed")
 
     async def _send_all(self, talk: Conversation, payload: bytes) -> None:
         with trio.fail_after(self._stall_seconds):
@@ -196,7 +196,7 @@ class Fetcher:
                 while not await trio.to_thread.run_sync(self._fetch.receive, _now_ms(), await talk.receive()):
                     self._set_deadline(scope)
             except EOFError:
-                raise _BrokenError("closed before all had come") from None
+                raise _BrokenError("closed before the end of the snapshot") from None
             except (trio.BrokenResourceError, FrameError, MessageError) as error:
                 raise _BrokenError(str(error)) from error
 

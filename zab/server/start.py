@@ -102,7 +102,7 @@ def recover_from(disk: RealDisk, config: Config, filled: Hole | None) -> tuple[R
 
 def _take(disk: RealDisk, config: Config) -> None:
     if drop_foreign(disk):
-        journal.warning("what was restored is not for the history that is here -> without it")
+        journal.warning("the restored snapshot belongs to another history -> ignored")
     try:
         taken = take_staged(disk, config.server_id)
     except SnapshotError as error:
@@ -124,7 +124,7 @@ def _put(disk: RealDisk, hole: Hole) -> None:
     if put(disk, hole):
         journal.info("the hole in the log is filled", after=after, upto=upto)
     else:
-        journal.warning("the files are not what they were -> the hole in the log is not filled", after=after, upto=upto)
+        journal.warning("the files have changed -> the hole in the log is not filled", after=after, upto=upto)
 
 
 def _way_out(config: Config) -> str:

@@ -53,7 +53,7 @@ def kerberos_login(config: Config) -> Krb5Login | None:
                 raise UsersError(f"line {module.line}: kerberos.* is set, but this is another login module")
             return None
         if config.login.super_password is not None:
-            raise UsersError(f"line {module.line}: SASLAuthenticationProvider.superPassword is not of Kerberos")
+            raise UsersError(f"line {module.line}: SASLAuthenticationProvider.superPassword does not apply to Kerberos")
         return krb5_login_of(module)
     except UsersError as error:
         raise PrivateFileError(f"{config.login.jaas_file}: {error}") from None

@@ -38,7 +38,7 @@ def test_file_of_users() -> None:
         (f"bob@REALM:{ZOOKEEPER_REALM}:{KEY}", "line 1: a name has"),
         (f"b\tob:{ZOOKEEPER_REALM}:{KEY}", "line 1: a name has"),
         (f"{'b' * (NAME_BYTES_MAX + 1)}:{ZOOKEEPER_REALM}:{KEY}", "line 1: a name has"),
-        (f"bob:{ZOOKEEPER_REALM}:{KEY}\n" * 2, "line 2: there is a user 'bob' already"),
+        (f"bob:{ZOOKEEPER_REALM}:{KEY}\n" * 2, "line 2: the user 'bob' exists already"),
         ("".join(f"{n}:{ZOOKEEPER_REALM}:{KEY}\n" for n in range(USERS_MAX + 1)), "there are more than 10000 users"),
     ],
 )
@@ -71,11 +71,11 @@ def test_users_of_a_jaas_file() -> None:
         (section('user_bob=""'), None, "line 1: the password of a user is empty"),
         (section("user_=hidden"), None, "line 1: a name has"),
         (section('"user_bob/host"=hidden'), None, "line 1: a name has"),
-        (section(module="com.sun.security.auth.module.Krb5LoginModule"), None, "does not change to Kerberos"),
+        (section(module="com.sun.security.auth.module.Krb5LoginModule"), None, "cannot change to Kerberos"),
         (
             section("user_bob=hidden", module="org.example.Login"),
             None,
-            f"only {LOGIN} and com.sun.security.auth.module.Krb5LoginModule are known",
+            f"the only supported login modules are {LOGIN} and com.sun.security.auth.module.Krb5LoginModule",
         ),
         (section("user_bob=hidden"), "hidden", "superPassword is set, but `user_super` is not in section Server"),
         (

@@ -202,7 +202,7 @@ def _change(context: typer.Context, change: Change, version: str | None, *, plan
     try:
         wanted = -1 if version is None else int(version, 16)
     except ValueError:
-        raise typer.BadParameter(f"{version!r} is no hexadecimal number", param_hint="--version") from None
+        raise typer.BadParameter(f"{version!r} is not a hexadecimal number", param_hint="--version") from None
 
     async def work(zk: Client, _caller: Caller) -> None:
         before = await _in_force(zk)

@@ -36,7 +36,7 @@ def cipher_suites(text: str) -> tuple[str, ...]:
             raise ValueError(f"{name!r} is not one of {', '.join((*TLS_1_3, *TLS_1_2))}")
     left_out = [name for name in TLS_1_3 if name not in names]
     if 0 < len(left_out) < len(TLS_1_3):
-        raise ValueError(f"of TLSv1.3 there are all suites or none here, and {' and '.join(left_out)} would be missing")
+        raise ValueError(f"all suites of TLSv1.3 are needed, or none, and {' and '.join(left_out)} would be missing")
     return names
 
 

@@ -14,14 +14,14 @@ from zab.configuration.fields import BOOLEAN, COUNT, INT_MAX, host_name, integer
 
 def _path(text: str) -> str:
     if not text.startswith("/") or text.endswith("/") or not text.isascii() or any(each in text for each in " ?#%{}"):
-        raise ValueError(f"{text!r} is no path that begins with / and does not end with it")
+        raise ValueError(f"{text!r} is not a path that begins with / and does not end with it")
     return text
 
 
 def _names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip().lower().removesuffix(".") for name in text.split(","))
     if not all(re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", name) for name in names):
-        raise ValueError(f"{text!r} is no list of names, with commas between them and without ports")
+        raise ValueError(f"{text!r} is not a list of names without ports, separated by commas")
     return names
 
 

@@ -14,7 +14,7 @@ SECTION_DEFAULT: Final = "Server"
 def _default_rule(text: str) -> str:
     """Names of Kerberos by the rule that is ZooKeeper's own."""
     if text != "DEFAULT":
-        raise ValueError(f"of rules for names only DEFAULT is known here, not {text!r}")
+        raise ValueError(f"the only supported rule for names is DEFAULT, not {text!r}")
     return text
 
 

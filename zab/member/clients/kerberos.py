@@ -88,7 +88,7 @@ def krb5_login_of(module: LoginModule) -> Krb5Login:
         raise UsersError(f'{where}: principal="zookeeper/HOST@REALM" has to name the server, with its realm')
     for option, value in options.items():
         if option not in _PASSED_OVER and value != _HAS_TO_BE.get(option):
-            raise UsersError(f"{where}: the option {option} cannot be honoured: remove it")
+            raise UsersError(f"{where}: the option {option} is not supported: remove it")
     return Krb5Login(principal, key_tab)
 
 

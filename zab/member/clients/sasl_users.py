@@ -65,9 +65,9 @@ def users_of_jaas(text: str, section: str, super_password: str | None) -> Users:
         raise UsersError(no_section(section))
     where = f"line {module.line}"
     if module.name == KERBEROS_LOGIN:
-        raise UsersError(f"{where}: a server that runs does not change to Kerberos: start it again")
+        raise UsersError(f"{where}: a running server cannot change to Kerberos: restart it")
     if module.name != DIGEST_LOGIN:
-        raise UsersError(f"{where}: of login modules only {DIGEST_LOGIN} and {KERBEROS_LOGIN} are known here")
+        raise UsersError(f"{where}: the only supported login modules are {DIGEST_LOGIN} and {KERBEROS_LOGIN}")
     passwords = {key.removeprefix(_USER): value for key, value in module.options.items() if key.startswith(_USER)}
     if super_password is not None:
         if _SUPER not in passwords:
@@ -117,7 +117,7 @@ def _add(users: dict[str, bytes], name: str, key: bytes, where: str) -> None:
             f"{where}: a name has 1 to {NAME_BYTES_MAX} bytes, none of `/`, `@`, `:`, no control character"
         )
     if name in users:
-        raise UsersError(f"{where}: there is a user {name!r} already")
+        raise UsersError(f"{where}: the user {name!r} exists already")
     users[name] = key
     if len(users) > USERS_MAX:
         raise UsersError(f"{where}: there are more than {USERS_MAX} users")

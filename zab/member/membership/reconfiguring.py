@@ -74,9 +74,9 @@ class ConfigReader:
         try:
             txns = decode_all(batch.body, batch.first, batch.count)
         except RecordError as error:
-            raise ValueError(f"a reconfiguration that holds no transactions: {error}") from None
+            raise ValueError(f"a reconfiguration without transactions: {error}") from None
         if len(txns) != 1 or txns[0].type != OpCode.RECONFIG or txns[0].path != CONFIG:
-            raise ValueError("it is flagged as a reconfiguration, and is something else")
+            raise ValueError("it is flagged as a reconfiguration, but is something else")
         text = txns[0].data or b""
         ensemble = ensemble_of(text)
         if ensemble.version != batch.zxid:

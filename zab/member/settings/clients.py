@@ -22,7 +22,7 @@ def _port_or_none(text: str) -> int | None:
 def _version_of_tls(text: str) -> str:
     [name, *others] = versions_of_tls(text)
     if others:
-        raise ValueError(f"{text!r} is more than one: ssl.enabledProtocols takes several")
+        raise ValueError(f"{text!r} has more than one protocol: ssl.enabledProtocols takes several")
     return name
 
 

@@ -48,7 +48,9 @@ _HASHES: Final[Mapping[str, str]] = {
 def provider(text: str) -> str:
     """The scheme of a class."""
     if text not in PROVIDERS:
-        raise ValueError(f"the class {text!r} is not known here, and nobody would be asked for what it asks for")
+        raise ValueError(
+            f"the class {text!r} is not supported here, so clients would not have to prove what it requires"
+        )
     return PROVIDERS[text]
 
 
@@ -56,5 +58,5 @@ def digest_algorithm(text: str) -> str:
     """The hash of a digest, by its name in `hashlib`."""
     found = _HASHES.get(text.upper())
     if found is None or found not in algorithms_available:
-        raise ValueError(f"{text!r} is no hash that is known here: {', '.join(sorted(_HASHES))}")
+        raise ValueError(f"{text!r} is not a supported hash: {', '.join(sorted(_HASHES))}")
     return found

@@ -353,7 +353,7 @@ class _Parser:
             reason = f"the server line says {config.role.value}, which counts"
             self._warn(self.places["peerType"][1], "peerType", reason)
         if voters == 1 and config.is_standalone:
-            self._warn_servers("one participant is no ensemble; it runs standalone")
+            self._warn_servers("one participant is not an ensemble; it runs standalone")
         elif voters and voters % 2 == 0:
             survived = f"{(voters - 1) // 2}, as {voters - 1} would" if voters > 2 else "none"
             self._warn_servers(f"{voters} participants survive the failure of {survived}; use an odd number")
