@@ -2,7 +2,6 @@
 
     with cluster(directory, net) as found:      `net`: eight machines, or None; then everything is on the loopback
         found.bookies[1].kill()
-        found.registered()                      the bookies that the coordination service knows
 
 What is done to them is in `faults`; the clients are in `clients`.
 """
@@ -12,20 +11,17 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-import trio
 from attrs import define
 
+from tests.rigs.bookie import PROGRAM, BookieProcess, format_root, registered
 from tests.rigs.namespaces import Namespaces
-from tests.rigs.processes import GuardedProcess, ended
+from tests.rigs.processes import ended
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
-from zab.client import ZabError, connect, sync
-from zab.ledgers import open_store
 from zab.testing.kit.ports import free_ports
 
 MEMBERS: Final = 3
@@ -33,7 +29,6 @@ BOOKIES: Final = 5
 PATIENCE_SECONDS: Final = 120.0
 SESSION_SECONDS: Final = 2.0
 HERE: Final = "127.0.0.1"
-ROOT: Final = "/ledgers"
 PORT: Final = 3181
 MEMBER_LINES: Final = {"tickTime": 500, "initLimit": 40, "syncLimit": 4}
 """Two seconds of silence end a role, so that a trouble of some seconds does."""
@@ -45,36 +40,10 @@ SETTINGS: Final[Mapping[str, object]] = {
 }
 
 
-class ChaosBookie(GuardedProcess):
-    """One bookie; its files stay in its directory when it is started again."""
+class ChaosBookie(BookieProcess):
+    """One bookie, and the machine that it is on."""
 
-    def __init__(self, number: int, directory: Path, address: tuple[str, int], machine: int) -> None:
-        self.number = number
-        self.directory = directory
-        self.host, self.port = address
-        self.machine = machine
-        directory.mkdir(parents=True, exist_ok=True)
-
-    @property
-    def journal(self) -> Path:
-        return self.directory.with_suffix(".log")
-
-    @property
-    def bookie_id(self) -> str:
-        return f"{self.host}:{self.port}"
-
-    def write_file(self, hosts: str) -> Path:
-        """Write its configuration, outside of its directory, which may be a small disk."""
-        path = self.directory.with_suffix(".conf")
-        lines = {
-            "bookiePort": self.port,
-            "advertisedAddress": self.host,
-            "ledgerDirectories": self.directory / "files",
-            "metadataServiceUri": f"zk+hierarchical://{hosts.replace(',', ';')}{ROOT}",
-            **SETTINGS,
-        }
-        path.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-        return path
+    machine: int = 0
 
 
 @define
@@ -89,12 +58,6 @@ class Cluster:
     def hosts(self) -> str:
         return self.ensemble.hosts
 
-    def registered(self) -> frozenset[str]:
-        """The bookies that take entries, as the coordination service says; none if it does not answer."""
-        with contextlib.suppress(ZabError), sync.connect(self.hosts) as zk:
-            return frozenset(zk.get_children(f"{ROOT}/available")) - {"readonly"}
-        return frozenset()
-
     def start_all(self) -> None:
         """Start whatever has ended, and wait until every bookie takes entries."""
         for process in (*self.ensemble.members, *self.bookies.values()):
@@ -104,26 +67,19 @@ class Cluster:
         self.ensemble.wait()
         wanted = {bookie.bookie_id for bookie in self.bookies.values()}
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while not wanted <= self.registered():
+        while not wanted <= registered(self.hosts):
             for bookie in self.bookies.values():
                 if not bookie.running:
                     # It met its old session, or a full disk.
                     bookie.kill()
                     bookie.start()
             if time.monotonic() > deadline:
-                raise AssertionError(f"of {sorted(wanted)} only {sorted(self.registered())} are registered")
+                raise AssertionError(f"of {sorted(wanted)} only {sorted(registered(self.hosts))} are registered")
             time.sleep(0.2)
 
 
-async def _format(hosts: str) -> None:
-    async with connect(hosts) as zk, open_store(zk, has_root=False) as store:
-        assert await store.format(str(uuid.uuid4()))
-
-
 @contextlib.contextmanager
-def cluster(
-    directory: Path, net: Namespaces | None, program: Sequence[str] = ("-m", "zab.bookie")
-) -> Iterator[Cluster]:
+def cluster(directory: Path, net: Namespaces | None, program: Sequence[str] = PROGRAM) -> Iterator[Cluster]:
     """All serve; all are killed when the block is left. `program`: what Python runs with the file of a bookie after
     it, where it is no bookie but a variant of one."""
     numbers = range(1, MEMBERS + 1)
@@ -133,13 +89,14 @@ def cluster(
         lines = [{**servers, "clientPortAddress": net.address(number), "clientPort": 2181} for number in numbers]
         lines = [{**each, "quorum.insecure": "true"} for each in lines]
     with zab_servers(MEMBERS, directory=directory, configuration=MEMBER_LINES, each=lines, on=net) as ensemble:
-        trio.run(_format, ensemble.hosts)
+        format_root(ensemble.hosts)
         bookies = {}
         for number, port in enumerate(free_ports(BOOKIES), start=1):
             machine = MEMBERS + number
             address = (HERE, port) if net is None else (net.address(machine), PORT)
-            bookie = ChaosBookie(number, directory / f"bookie{number}", address, machine)
-            command = [sys.executable, *program, str(bookie.write_file(ensemble.hosts))]
+            bookie = ChaosBookie(number, directory / f"bookie{number}", address)
+            bookie.machine = machine
+            command = [sys.executable, *program, str(bookie.write_file(ensemble.hosts, SETTINGS))]
             bookie.command = command if net is None else net.command(machine, command)
             bookies[number] = bookie
         with ended(bookies.values()):
