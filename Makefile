@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Three workers to two cores: much is waiting for servers that elect, expire and restart.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * os.cpu_count() // 2)')
 
-.PHONY: run test test-rest test-all quick check fix sim fuzz chaos soak mutants spark-versions bench bench-calls bench-curves bench-secure bench-attacked bench-startup bench-scrape bench-sizing bench-pipeline bench-python-client bench-brokers clients api docs wheels clean
+.PHONY: run test test-rest test-all quick check fix sim fuzz chaos soak mutants spark-versions bench bench-calls bench-curves bench-secure bench-attacked bench-startup bench-scrape bench-sizing bench-pipeline bench-python-client bench-brokers bench-ledgers clients api docs wheels clean
 .DEFAULT_GOAL := test
 
 # The environment is made again if its Python is gone, is too old, or is not the PYTHON that was asked for.
@@ -201,6 +201,9 @@ bench-pipeline: $(VENV)/test.stamp
 
 bench-brokers: $(VENV)/test.stamp bench/build/records
 	$(BIN)/python -m bench.brokers
+
+bench-ledgers: $(VENV)/test.stamp
+	$(BIN)/python -m bench.ledgers
 
 bench-python-client: $(VENV)/test.stamp
 	$(BIN)/python -m bench.python_client

@@ -22,9 +22,10 @@ from pathlib import Path
 
 from bench.brokers import moments
 from bench.brokers.cells import ONE_BROKER, THREE_BROKERS, Cell, prepare, run
-from bench.brokers.page import PAGE, TARGET, Comparison, Measured, Moments, markdown
+from bench.brokers.page import PAGE, TARGET, Comparison, Measured, markdown
 from bench.brokers.sides import Side, sides
 from bench.machine import command, commit, say, system, versions
+from bench.moments import Moments
 from bench.table import write_page
 
 WARMUP_SECONDS = 8.0
@@ -109,9 +110,9 @@ def _look(comparison: Comparison, both: Sequence[Side], figures: Sequence[Moment
         found = Moments(title, unit)
         comparison.moments.append(found)
         for _ in range(rounds):
-            for side, figure in zip(both, (found.kafka, found.ours), strict=True):
+            for side, figure in zip(both, (found.theirs, found.ours), strict=True):
                 figure.append(measure(side))
-        say(f"{title}: {found.ours[-1]:,.3f} against {found.kafka[-1]:,.3f} {unit}")
+        say(f"{title}: {found.ours[-1]:,.3f} against {found.theirs[-1]:,.3f} {unit}")
 
 
 if __name__ == "__main__":

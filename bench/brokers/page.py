@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.brokers.cells import Cell, Result
+from bench.moments import Moments, moments_table
 from bench.table import quartiles
 
-_FORMS = {"s": ",.3f", "MiB": ",.0f", "%": ".1f"}
 PAGE = Path(__file__).parents[1] / "BROKERS.md"
 TARGET = "make bench-brokers"
 
@@ -22,16 +22,6 @@ class Measured:
     cell: Cell
     kafka: list[Result] = field(default_factory=list)
     ours: list[Result] = field(default_factory=list)
-
-
-@dataclass
-class Moments:
-    """One figure, round by round: of Kafka and of ours. `unit`: s, MiB or %."""
-
-    title: str
-    unit: str
-    kafka: list[float] = field(default_factory=list)
-    ours: list[float] = field(default_factory=list)
 
 
 @dataclass
@@ -49,7 +39,7 @@ def markdown(comparison: Comparison) -> str:
     if comparison.cells:
         parts.append(_cells(comparison.cells))
     if comparison.moments:
-        parts.append(_moments(comparison.moments))
+        parts.append(moments_table("Kafka", comparison.moments))
     return "\n\n".join(parts) + "\n"
 
 
@@ -71,18 +61,6 @@ def _cells(cells: Sequence[Measured]) -> str:
             f"| **{median:.2f}** ({first:.2f}-{third:.2f}) | {_both(measured, lambda one: one.bytes_per_second / 1e6)} "
             f"| **{statistics.median(by_cpu):.2f}** | {_both(measured, lambda one: one.p50_us)} "
             f"| {_both(measured, lambda one: one.p99_us)} |"
-        )
-    return "\n".join(rows)
-
-
-def _moments(moments: Sequence[Moments]) -> str:
-    rows = ["| | Kafka | zab | ratio |", "|---|---:|---:|---:|"]
-    for each in moments:
-        theirs, ours = statistics.median(each.kafka), statistics.median(each.ours)
-        form = _FORMS[each.unit]
-        rows.append(
-            f"| {each.title} | {theirs:{form}} {each.unit} | {ours:{form}} {each.unit} "
-            f"| **{ours / max(theirs, 0.001):.2f}** |"
         )
     return "\n".join(rows)
 

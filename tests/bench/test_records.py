@@ -11,7 +11,8 @@ import pytest
 
 from bench.brokers import moments
 from bench.brokers.cells import ONE_BROKER, THREE_BROKERS, Cell, Result
-from bench.brokers.page import Comparison, Measured, Moments, markdown
+from bench.brokers.page import Comparison, Measured, markdown
+from bench.moments import Moments
 from tests.bench.generator import compile_program, needs_compiler
 from zab.testing import Brokers
 
