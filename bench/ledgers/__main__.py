@@ -57,7 +57,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.ledgers", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5, help="alternating rounds (5)")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each run (3)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each run (5)")
     parser.add_argument("--cells", nargs="+", default=["*"], help="patterns such as 'java:*' or 'python:v2:1000'")
     parser.add_argument("--quick", action="store_true", help="one short round, a look and not a measurement")
     parser.add_argument("--no-moments", dest="moments", action="store_false", help="no starts, memory and takeovers")
@@ -66,7 +66,7 @@ def _options() -> argparse.Namespace:
     options = parser.parse_args()
     options.warmup_seconds = WARMUP_SECONDS
     if options.quick:
-        options.rounds, options.seconds, options.warmup_seconds, options.page = 1, 1.0, 1.0, False
+        options.rounds, options.seconds, options.warmup_seconds, options.page = 1, 8.0, 8.0, False
     return options
 
 

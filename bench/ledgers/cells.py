@@ -98,7 +98,7 @@ def _java(cell: Cell, side: Side, seconds: float) -> dict[str, Any]:
         command += ["-latencyFile", str(latencies)]
         done = subprocess.run(command, capture_output=True, check=True, text=True, timeout=_RUN_SECONDS)
         found = _SUMMARY.search(done.stdout)
-        if found is None:
+        if found is None or found[1] == "0":
             raise RuntimeError(f"BookKeeper's benchmark says: {done.stdout[-2000:]}")
         times = [int(line.split()[0]) / 1e3 for line in latencies.read_text().splitlines()]
     entries, whole = int(found[1]), int(found[2]) / 1e3

@@ -10,7 +10,6 @@ import trio
 
 from examples.work_queue.work_queue import Queue, serve
 from zab.client import Client, SessionExpiredError, connect
-from zab.client.recipes import Election
 from zab.ledgers import open_store
 from zab.testing import Bookies
 
@@ -54,41 +53,39 @@ def test_jobs_are_given_in_order_until_they_are_done() -> None:
 
 def test_owners_take_over_from_each_other_and_no_job_is_lost() -> None:
     async def main() -> None:
-        async with Bookies(3) as b, connect(b.ensemble.hosts) as zk:
-            queue, done, jobs = Queue(zk, "mail"), set(), {b"job %d" % number for number in range(60)}
+        jobs = {b"job %d" % number for number in range(60)}
+        done: set[bytes] = set()
+        reached = {20: trio.Event(), 40: trio.Event(), 60: trio.Event()}
 
-            async def work() -> None:
-                async with queue.worker() as worker:
-                    while done != jobs:
-                        job = await worker.take()
-                        await worker.done(job)
-                        done.add(job.payload)
-                worked.cancel_scope.cancel()
+        async def put(queue: Queue) -> None:
+            for job in sorted(jobs):
+                await queue.put(job)
 
-            async def put() -> None:
-                for job in sorted(jobs):
-                    await queue.put(job)
-                    await trio.sleep(0.01)
+        async def work(queue: Queue) -> None:
+            async with queue.worker() as worker:
+                while True:
+                    job = await worker.take()
+                    await worker.done(job)
+                    done.add(job.payload)
+                    for count, event in reached.items():
+                        if len(done) >= count:
+                            event.set()
 
-            async with trio.open_nursery() as worked, owner(b) as one, owner(b) as other:
-                worked.start_soon(put)
-                worked.start_soon(work)
-                worked.start_soon(work)
-                election = Election(zk, "/queues/mail")
-                for victim in (one, other):
-                    async with owner(b):
-                        first = await _leader(election)
-                        b.ensemble.expire(victim.session_id)
-                        while await _leader(election) == first and victim is one:
-                            await trio.sleep(0.01)
-            assert done == jobs
+        async with (
+            Bookies(3) as b,
+            connect(b.ensemble.hosts) as zk,
+            owner(b) as first,
+            owner(b) as second,
+            owner(b),
+            trio.open_nursery() as clients,
+        ):
+            for act in (put, work, work):
+                clients.start_soon(act, Queue(zk, "mail"))
+            for count, session in ((20, first.session_id), (40, second.session_id)):
+                await reached[count].wait()
+                b.ensemble.expire(session)
+            await reached[60].wait()
+            clients.cancel_scope.cancel()
+        assert done == jobs
 
     trio.run(main)
-
-
-async def _leader(election: Election) -> str:
-    while True:
-        leader = await election.leader()
-        if leader:
-            return leader
-        await trio.sleep(0.01)
