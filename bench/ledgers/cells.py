@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.downloads.bookkeeper import benchmark_jars
-
 from bench.ledgers.sides import COUNT, Side
 from bench.process_tree import user_and_system_seconds
+from tests.downloads.bookkeeper import benchmark_jars
 
 ENTRY_BYTES = 1_024
 _ACK = 2

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.downloads.bookies import java_bookies
-
 from tests.rigs.bookie import bookies, format_root
 from tests.rigs.processes import GuardedProcess
 from tests.rigs.zab_server import zab_servers
