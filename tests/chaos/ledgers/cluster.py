@@ -20,13 +20,13 @@ from attrs import define
 from tests.rigs.bookie import PROGRAM, BookieProcess, format_root, registered
 from tests.rigs.namespaces import Namespaces
 from tests.rigs.processes import ended
+from tests.rigs.waiting import PATIENCE_SECONDS
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from zab.testing.kit.ports import free_ports
 
 MEMBERS: Final = 3
 BOOKIES: Final = 5
-PATIENCE_SECONDS: Final = 120.0
 SESSION_SECONDS: Final = 2.0
 HERE: Final = "127.0.0.1"
 PORT: Final = 3181

@@ -26,12 +26,13 @@ import zab.ledgers
 from tests.chaos.checker import Violation
 from tests.chaos.faults import can_mount, small_disk
 from tests.chaos.ledgers.checker import check
-from tests.chaos.ledgers.cluster import BOOKIES, MEMBERS, PATIENCE_SECONDS, Cluster, cluster
+from tests.chaos.ledgers.cluster import BOOKIES, MEMBERS, Cluster, cluster
 from tests.chaos.ledgers.faults import Faults
 from tests.chaos.ledgers.history import End, History, Outcome, Place, Record
 from tests.chaos.ledgers.recording import Recorded, now
 from tests.rigs.namespaces import Namespaces, namespaces
 from tests.rigs.processes import GuardedProcess, ended
+from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.client import connect
 from zab.ledgers import LedgerError
 
