@@ -112,6 +112,8 @@ def test_a_root_that_is_not_formatted_is_refused(bookies: Bookies) -> None:
     bookies.start()
 
 
+@pytest.mark.process
+@pytest.mark.long
 def test_a_process_that_is_killed_loses_nothing(bookies: Bookies, tmp_path: Path) -> None:
     """As a process, started by the command, ended by `kill -9`."""
     [port] = free_ports(1)

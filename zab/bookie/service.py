@@ -276,7 +276,9 @@ class _Start:
         root, directories = self._settings.metadata.uri.root, self._directories
         instance = yield from read_instance(root)
         if instance is None:
-            raise CookieError(f"there are no metadata of ledgers at {root} -> format the root first")
+            raise CookieError(
+                f"there are no metadata of ledgers at {root} -> format the root first: `zab ledger format`"
+            )
         local = directories.cookie()
         journals, ledgers = (self._settings.journal_directory,), (self._settings.ledger_directory,)
         cookie = Cookie(self.bookie, journals, ledgers, instance, ledgers)
