@@ -15,7 +15,7 @@ from zab.bookie.connection import BookieConnection
 from zab.bookie.turn import BookieTurn, Limits, Ports
 from zab.ledger.bookie.bookie import Bookie
 from zab.ledger.bookie.config import BookieConfig
-from zab.ledger.bookie.events import AppendJournal, Input, JournalDurable
+from zab.ledger.bookie.events import AppendJournal, Input, JournalDurable, Space
 from zab.ledger.bookie.ledgers import LedgerTable
 from zab.ledger.bookie.opening import Opened
 from zab.ledger.entries.ids import NONE
@@ -91,7 +91,7 @@ class Operator:
 class Bench:
     """One bookie without threads: what it appends is durable when the test says so."""
 
-    def __init__(self, config: BookieConfig | None = None, **limits: int) -> None:
+    def __init__(self, config: BookieConfig | None = None, **limits: Any) -> None:
         self.clock, self.sockets, self.operator = Clock(), Sockets(), Operator()
         self.answers: deque[Input] = deque()
         self.appends: list[AppendJournal] = []
@@ -107,8 +107,13 @@ class Bench:
             ask_space=lambda: None,
             submit=lambda _submit: None,
         )
-        known = {"connections_max": 100, "input_bytes_max": 1 << 24, "unsent_bytes_max": 1 << 24, **limits}
-        self.turn = BookieTurn(self.bookie, ports, Limits(**known))
+        known: dict[str, Any] = {
+            "connections_max": 100,
+            "input_bytes_max": 1 << 24,
+            "unsent_bytes_max": 1 << 24,
+            **limits,
+        }
+        self.turn = BookieTurn(self.bookie, ports, Limits(**{**known, **limits}))
 
     def connect(self, unsent_bytes_max: int = 1 << 20, host: str = "::1") -> BookieConnection:
         connection = BookieConnection(host, 1, FrameReader(1 << 20), unsent_bytes_max)
@@ -203,6 +208,14 @@ def test_the_one_with_most_is_closed_if_all_take_no_answers() -> None:
     assert (bool(most.closing), bool(other.closing)) == (True, False)
     assert bench.turn.meters.closed_connections == 1
     assert (bench.turn.meters.reads_under_way, bench.turn.meters.adds_under_way) == (0, 0)
+
+
+def test_a_disk_that_is_nearly_full_is_told_once() -> None:
+    bench = Bench(warn_share=0.9)
+    for free in (11, 9, 8, 20, 10):
+        bench.answers.append(Space(free, 100))
+        bench.take()
+    assert bench.operator.said == [f"the disk is nearly full: {free} bytes are free" for free in (9, 10)]
 
 
 def test_more_connections_than_there_may_be_are_closed() -> None:

@@ -196,6 +196,7 @@ def _limits(settings: BookieSettings) -> Limits:
         connections_max=client_descriptors(0).connected_count,
         input_bytes_max=settings.requests.input_bytes_max,
         unsent_bytes_max=settings.requests.unsent_total_bytes_max,
+        warn_share=settings.space.warn_share,
         stops_when_full=not settings.space.read_only_enabled,
     )
 

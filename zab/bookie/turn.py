@@ -96,6 +96,8 @@ class Limits:
     connections_max: int
     input_bytes_max: int
     unsent_bytes_max: int
+    warn_share: float = 1.0
+    """From this used share of a disk on, the operator is warned, once."""
     stops_when_full: bool = False
     """Whether a bookie whose disk is full ends, rather than be read-only."""
 
@@ -112,6 +114,7 @@ class BookieTurn:
         self._limits = limits
         self._takes_adds = True
         self._is_read_only = False
+        self._is_warned = False
         self._dirty: dict[BookieConnection, None] = {}
         """Connections to be flushed or closed at the end of the turn."""
         self._held: dict[BookieConnection, None] = {}
@@ -189,8 +192,14 @@ class BookieTurn:
         self._records.clear()
 
     def _look_at_mode(self, effects: Effects) -> None:
-        """Say in the audit log that the bookie takes adds or does not, and what it deleted."""
+        """Say in the audit log that the bookie takes adds or does not, and what it deleted. Warn of a disk that is
+        nearly full."""
         space = self.bookie.space
+        if space.known is not None:
+            is_nearly_full = space.known.total - space.known.free >= self._limits.warn_share * space.known.total
+            if is_nearly_full and not self._is_warned:
+                self._ports.operator.warn(f"the disk is nearly full: {space.known.free} bytes are free")
+            self._is_warned = is_nearly_full
         if space.is_read_only != self._is_read_only:
             self._is_read_only = space.is_read_only
             self._records.append(ModeChanged(is_read_only=space.is_read_only))
