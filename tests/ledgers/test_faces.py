@@ -18,6 +18,9 @@ from zab.ledgers import EntryTooLargeError, LedgerClosedError, NoSuchLedgerError
 SMALL = StoreSettings(writer=WriterSettings(entry_bytes_max=10))
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def hosts():
     with members_here(1) as members, memory_bookies_beside(members.hosts, 3) as found:

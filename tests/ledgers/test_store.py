@@ -44,6 +44,8 @@ from zab.ledgers import (
 )
 from zab.ledgers.tools import AlreadyClosedError, NotReservedError, reserve, seal_at, take_reserved
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def ensemble():
