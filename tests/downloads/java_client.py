@@ -33,6 +33,7 @@ V2 = ("useV2WireProtocol=true",)
 LIKE_PULSAR = (*V2, "numChannelsPerBookie=16", "nettyMaxFrameSizeBytes=5253120")
 _CLIENT = (
     "nettyMaxFrameSizeBytes=5253120",
+    "zkTimeout=30000",
     "numWorkerThreads=1",
     "numIOThreads=1",
     "allocatorPoolingPolicy=UnpooledHeap",
@@ -83,7 +84,9 @@ class JavaProgram(GuardedProcess):
         self._directory = directory
         self._uri = metadata_uri(hosts)
         self._file = directory / "shell.conf"
-        self._file.write_text(f"metadataServiceUri={self._uri}\nallowLoopback=true\nlisteningInterface=lo\n")
+        self._file.write_text(
+            f"metadataServiceUri={self._uri}\nallowLoopback=true\nlisteningInterface=lo\nzkTimeout=30000\n"
+        )
         classes = server_jars(version)
         self.command = java(directory, classes, str(PROGRAMS / "BookKeeperProgram.java"), told=TOLD_BY_THE_SHELL)
         self._names = itertools.count(1)

@@ -49,13 +49,18 @@ def stream_jars(version: str) -> Path:
     return jars(f"kafka-streams-{version}", f"org.apache.kafka:kafka-streams:{version}", "org.slf4j:slf4j-nop:1.7.36")
 
 
+def require_maven() -> None:
+    """Skips the test where there is no Java or no Maven."""
+    for program in ("java", "mvn"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+
+
 def jars(name: str, *artifacts: str) -> Path:
     """The directory with these artifacts, each `group:artifact:version` or `group:artifact:version:classifier`, and
     what they need."""
     dependencies = "".join(map(_dependency, artifacts))
-    for program in ("java", "mvn"):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed")
+    require_maven()
 
     def make(place: Path) -> None:
         place.mkdir()

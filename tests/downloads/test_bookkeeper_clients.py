@@ -254,3 +254,18 @@ async def test_ensembles_change_while_bookies_are_killed(world: World) -> None:
         reader = await java(program.open, client, ours.id)
         assert await java(program.read, reader.name, 0, 14) == expected
     await java(program.ask, "shut", client)
+
+
+def test_the_shell_knows_the_bookies(world: World) -> None:
+    """Case 18."""
+    program = world.java
+    for command in (("listbookies", "-rw"), ("listbookies", "-a"), ("bookieinfo",)):
+        said = program.shell(*command)
+        assert (said.code, all(bookie.name in said.text for bookie in world.bookies)) == (0, True), said.text
+    for bookie in world.bookies:
+        said = program.shell("endpointinfo", "-b", bookie.name)
+        assert (said.code, "bookie-rpc" in said.text) == (0, True), said.text
+        said = program.shell("cookie_get", bookie.name)
+        assert (said.code, bookie.name in said.text) == (0, True), said.text
+        assert program.shell("bookiesanity", file=bookie.file).code == 0
+    assert program.shell("simpletest", "-e", 3, "-w", 2, "-a", 2, "-n", 20).code == 0

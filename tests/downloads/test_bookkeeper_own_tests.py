@@ -13,7 +13,6 @@ pytestmark = [pytest.mark.downloads, pytest.mark.java, pytest.mark.process, pyte
 QUICK_CLASSES = {
     "client.ListLedgersTest": 3,
     "discover.TestZkRegistrationManager": 1,
-    "meta.TestLongZkLedgerIdGenerator": 2,
     "meta.TestZkLedgerIdGenerator": 1,
     "meta.ZkLedgerLayoutTest": 1,
     "replication.TestLedgerUnderreplicationManager": 1,
