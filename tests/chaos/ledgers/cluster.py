@@ -9,6 +9,7 @@ What is done to them is in `faults`; the clients are in `clients`.
 from __future__ import annotations
 
 import contextlib
+import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -67,7 +68,8 @@ class Cluster:
         self.ensemble.wait()
         wanted = {bookie.bookie_id for bookie in self.bookies.values()}
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while not wanted <= registered(self.hosts):
+        # One that was killed is registered until its old session is over.
+        while not (wanted <= registered(self.hosts) and all(map(_listens, self.bookies.values()))):
             for bookie in self.bookies.values():
                 if not bookie.running:
                     # It met its old session, or a full disk.
@@ -76,6 +78,12 @@ class Cluster:
             if time.monotonic() > deadline:
                 raise AssertionError(f"of {sorted(wanted)} only {sorted(registered(self.hosts))} are registered")
             time.sleep(0.2)
+
+
+def _listens(bookie: ChaosBookie) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection((bookie.host, bookie.port), 1.0):
+        return True
+    return False
 
 
 @contextlib.contextmanager

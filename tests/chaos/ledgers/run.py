@@ -15,9 +15,9 @@ import random
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import trio
 from attrs import frozen
@@ -26,6 +26,7 @@ import zab.ledgers
 from tests.chaos.checker import Violation
 from tests.chaos.faults import can_mount, small_disk
 from tests.chaos.ledgers.checker import check
+from tests.chaos.ledgers.clients import LOG
 from tests.chaos.ledgers.cluster import BOOKIES, MEMBERS, Cluster, cluster
 from tests.chaos.ledgers.faults import Faults
 from tests.chaos.ledgers.history import End, History, Outcome, Place, Record
@@ -36,10 +37,12 @@ from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.client import connect
 from zab.ledgers import LedgerError
 
-CLIENTS: Final = ("writer", "writer", "contender", "tailer", "tailer")
+T = TypeVar("T")
+CLIENTS: Final = ("writer", "writer", "contender", "tailer", "tailer", "owner", "owner", "follower")
 DISK_MIB: Final = 256
 SHOWN: Final = 5
 """Violations of one rule that are told."""
+TEXT_MAX: Final = 300
 PROGRESS: Final = 50
 """So many more entries have to be acknowledged, and to be read, after everything runs again."""
 
@@ -84,7 +87,7 @@ class Report:
             *self.happened,
             *(f"{count} times {error}" for error, count in sorted(self.errors.items())),
             f"{len(self.violations)} violations",
-            *(text for rule in sorted(by_rule) for text in by_rule[rule][:SHOWN]),
+            *(text[:TEXT_MAX] for rule in sorted(by_rule) for text in by_rule[rule][:SHOWN]),
             f"{len(self.complaints)} complaints",
             *self.complaints,
         ]
@@ -135,32 +138,41 @@ def _wait_for(directory: Path, count: Callable[[Recorded], int], what: str) -> N
 async def last_reading(
     hosts: str, ledgers: Sequence[int], complaints: list[str]
 ) -> tuple[dict[str, tuple[Record, ...]], list[End]]:
-    """Recover and read every ledger: what is in them, and where they end."""
+    """Recover and read every ledger, and the managed one: what is in them, and where they end."""
     finals: dict[str, tuple[Record, ...]] = {}
     ends = []
     async with connect(hosts) as zk, zab.ledgers.open_store(zk) as store:
         for number, ledger in enumerate(ledgers):
             start = now()
-            records: list[Record] = []
-            async with await _opened(store, ledger) as reader:
-                last = reader.last_confirmed
-                try:
-                    async for entry in reader.entries():
-                        records.append(Record(Place(ledger, entry.entry), entry.payload.decode()))
-                except LedgerError as error:
-                    complaints.append(f"read at the end: {error}")
+            try:
+                finals[str(ledger)], last = await _patiently(lambda ledger=ledger: _whole(store, ledger))
+            except LedgerError as error:
+                complaints.append(f"read at the end: {error}")
+                continue
             given = {"stream": str(ledger), "ledger": ledger, "last": last}
             ends.append(End(client="last", number=number, start=start, end=now(), **given))
-            finals[str(ledger)] = tuple(records)
+        async with store.open_log(LOG, create=True) as log:
+            finals[LOG] = tuple([Record(Place(*each.position), each.payload.decode()) async for each in log.read()])
     return finals, ends
 
 
-async def _opened(store: zab.ledgers.LedgerStore, ledger: int) -> zab.ledgers.LedgerReader:
+async def _whole(store: zab.ledgers.LedgerStore, ledger: int) -> tuple[tuple[Record, ...], int]:
+    """What is in a ledger, and its last entry."""
+    async with await store.open(ledger) as reader:
+        return tuple([_record(ledger, entry) async for entry in reader.entries()]), reader.last_confirmed
+
+
+def _record(ledger: int, entry: zab.ledgers.Entry) -> Record:
+    return Record(Place(ledger, entry.entry), entry.payload.decode())
+
+
+async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask again as long as the answer is that this may help: everything runs."""
     with trio.fail_after(PATIENCE_SECONDS):
         while True:
             try:
-                return await store.open(ledger)
-            except zab.ledgers.RecoveryAbortedError:
+                return await ask()
+            except (zab.ledgers.RecoveryAbortedError, zab.ledgers.ReadUnavailableError):
                 await trio.sleep(0.2)
 
 
