@@ -132,10 +132,7 @@ def support_command(
     log: Annotated[
         list[str] | None,
         typer.Option(
-            "--log",
-            metavar="FILE",
-            help="A journal that no log.file names. May be repeated.",
-            show_default=False,
+            "--log", metavar="FILE", help="A journal that no log.file names. May be repeated.", show_default=False
         ),
     ] = None,
     log_bytes: Annotated[

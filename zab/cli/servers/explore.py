@@ -37,6 +37,16 @@ CHANGES = 4
 """How often the controller writes the state of a partition, unless --changes says so."""
 _NAMES = ", ".join(WORLDS)
 
+_Changes = Annotated[
+    int | None,
+    typer.Option(
+        "--changes",
+        min=0,
+        help="Reconfigurations, where the world has any; writes of a state.",
+        show_default=f"0, of partitions {CHANGES}",
+    ),
+]
+
 
 def explore_command(
     voters: Annotated[int, typer.Option("--voters", min=1, max=VOTERS_MAX, help="Servers.")] = 3,
@@ -52,15 +62,7 @@ def explore_command(
     ] = 0,
     rollbacks: Annotated[int, typer.Option("--rollbacks", min=0, help="Processes that end and forget.")] = 0,
     empty: Annotated[int, typer.Option("--empty", min=0, help="Servers that start without data.")] = 0,
-    changes: Annotated[
-        int | None,
-        typer.Option(
-            "--changes",
-            min=0,
-            help="Reconfigurations, where the world has any; writes of a state.",
-            show_default=f"0, of partitions {CHANGES}",
-        ),
-    ] = None,
+    changes: _Changes = None,
     hand_overs: Annotated[int, typer.Option("--hand-overs", min=0, help="Leaders that hand over leadership.")] = 0,
     world: Annotated[str, typer.Option("--world", help=f"Who knows whom, and who may decide: {_NAMES}.")] = PLAIN,
     states_max: Annotated[

@@ -93,6 +93,12 @@ _AHEAD_COUNT: Final = 10
 """How many seeds are handed out ahead, for each process."""
 LINES_SHOWN: Final = 60
 LINE_WIDTH_MAX: Final = 300
+_Members = Annotated[
+    int | None,
+    typer.Option(
+        "--members", metavar="N", help=f"Voters (3, 5, … {MEMBERS_MAX}), brokers, bookies: not what seeds say."
+    ),
+]
 
 
 @frozen
@@ -159,12 +165,7 @@ def simulate_command(
     hours: Annotated[
         float | None, typer.Option("--hours", help="Instead of --seeds: run seed after seed for this long.")
     ] = None,
-    members: Annotated[
-        int | None,
-        typer.Option(
-            "--members", metavar="N", help=f"Voters (3, 5, … {MEMBERS_MAX}), brokers, bookies: not what seeds say."
-        ),
-    ] = None,
+    members: _Members = None,
     faults: Annotated[
         str | None, typer.Option("--faults", metavar="NAME,…", help="Only these faults occur; `none` means no faults.")
     ] = None,
