@@ -99,11 +99,7 @@ class _Writing:
 
 _OVER: Final = (OwnerState.CLOSED, OwnerState.DELETED, OwnerState.FENCED, OwnerState.FAILED)
 _GOALS: Final = {LogClose: Goal.CLOSE, LogTerminate: Goal.TERMINATE, LogDelete: Goal.DELETE}
-_REASONS: Final = {
-    Goal.CLOSE: LogReason.CLOSED,
-    Goal.TERMINATE: LogReason.TERMINATED,
-    Goal.DELETE: LogReason.DELETED,
-}
+_REASONS: Final = {Goal.CLOSE: LogReason.CLOSED, Goal.TERMINATE: LogReason.TERMINATED, Goal.DELETE: LogReason.DELETED}
 
 
 class LogOwner:
@@ -188,7 +184,7 @@ class LogOwner:
 
     @property
     def last_confirmed(self) -> Position | None:
-        """The last entry that was acknowledged, by this owner or before; None: it is not known yet."""
+        """The last entry that was acknowledged, by any owner; None: it is not known yet."""
         if self._writing is not None and self._writing.writer.last_confirmed >= 0:
             return Position(self._writing.writer.ledger, self._writing.writer.last_confirmed)
         return None if self.list.log is None else self.list.info.last
@@ -207,10 +203,12 @@ class LogOwner:
         """When to step again at the latest."""
         if self.is_over:
             return None
-        times = [self._parts.deadline_ms, self._held_until, self._trim_at, self.cursors.deadline_ms]
-        if self.state is not OwnerState.OPEN:
-            times.append(self._appends.due_ms)
-        elif self._writing is not None and self._writing.writer.last_pushed >= 0 and self._may_roll:
+        times = [self._parts.deadline_ms, self._held_until]
+        is_open = self.state is OwnerState.OPEN
+        times.append(self._trim_at if is_open else self._appends.due_ms)
+        if is_open or self.state is OwnerState.TERMINATED:
+            times.append(self.cursors.deadline_ms)
+        if is_open and self._writing is not None and self._writing.writer.last_pushed >= 0 and self._may_roll:
             times.append(max(self._writing.rolled_ms, self.now_ms + 1))
         return min((each for each in times if each is not None), default=None)
 
@@ -383,6 +381,7 @@ class LogOwner:
     def _follow(self) -> Steps[None]:
         followed = yield from self.list.follow(self._goal)
         while isinstance(followed, NotYet):
+            self.trouble = self.list.trouble
             yield Pause(self.settings.retry_ms)
             followed = yield from self.list.follow(self._goal)
         match followed:
@@ -642,8 +641,7 @@ class LogOwner:
             self._out.extend(Completed(token, Failed(self.reason)) for token in trims)
 
     def _trim(self) -> Steps[None]:
-        of = self.settings
-        retention = of.retention_ms, of.retention_bytes
+        retention = self.settings.retention_ms, self.settings.retention_bytes
         gone = yield from trim_ledgers(self.list, self.root, self.cursors.stored_marks, self.wall_ms, *retention)
         if self.list.is_taken:
             self._fence()
