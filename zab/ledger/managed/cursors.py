@@ -25,7 +25,7 @@ from typing import Any, Final, Protocol
 
 from attrs import define, evolve, field
 
-from zab.coordination.operations import Children, Create, Delete, Get, Set, Sync, ZooKeeperError
+from zab.coordination.operations import Children, Create, Delete, Get, Multi, Set, Sync, ZooKeeperError
 from zab.coordination.steps import Pause, Steps, read
 from zab.ledger.entries.ids import NONE
 from zab.ledger.managed.cursor_events import (
@@ -61,8 +61,8 @@ from zab.ledger.managed.log_info import (
 from zab.ledger.managed.parts import Handlers, Part, Parts
 from zab.ledger.managed.settings import LogSettings
 from zab.ledger.managed.store import make_znode
+from zab.ledger.managed.succession import Succession
 from zab.ledger.managed.sweep import CURSOR_KEY
-from zab.ledger.metadata.ledger_metadata import LedgerMetadata
 from zab.ledger.placement.placement import Placement
 from zab.ledger.reader.events import Delivered, DigestError, EntryLost, LedgerMissing, ReadDone, ReadRange
 from zab.ledger.reader.reader import Reader
@@ -89,6 +89,7 @@ class CursorsOwner(Protocol):
     placement: Placement
     settings: LogSettings
     password: bytes
+    list: Succession
     now_ms: int
     reason: LogReason
 
@@ -106,12 +107,6 @@ class CursorsOwner(Protocol):
 
     @property
     def is_over(self) -> bool: ...
-
-    def new_metadata(self, custom: dict[str, bytes]) -> LedgerMetadata | None:
-        """The first metadata for a new ledger; None: too few bookies are there."""
-
-    def look_soon(self) -> None:
-        """See whose the log is."""
 
     def cursors_failed(self, why: str) -> None:
         """The coordination service refuses."""
@@ -166,6 +161,8 @@ class Cursors:
         self._cursors: dict[str, _Cursor] = {}
         self._waiting: list[CursorOpen | CursorFlush | CursorDelete] = []
         """What is asked before the cursors are loaded."""
+        self._under_way: list[CursorOpen | CursorDelete] = []
+        """What is asked, and not answered yet."""
         self._is_listed = False
         self._handlers = Handlers(owner.cursors_failed, self._begin_again)
         parts.add(self._handlers, None, lambda _token, _outcome: None)
@@ -240,6 +237,7 @@ class Cursors:
             case CursorOpen(token) if cursor is not None:
                 self._out.append(Completed(token, CursorOpened(cursor.state.mark, is_new=False)))
             case CursorOpen():
+                self._under_way.append(each)
                 self._handlers.offer(f"create {each.name} {each.token}", lambda: self._create(each))
             case CursorFlush(token) if cursor is not None:
                 if cursor.moves == cursor.stored:
@@ -248,6 +246,7 @@ class Cursors:
                     cursor.flushes.append((cursor.moves, token))
                     cursor.due_ms = 0
             case CursorDelete() if cursor is not None:
+                self._under_way.append(each)
                 self._handlers.offer(f"delete {each.name} {each.token}", lambda: self._delete(each))
             case _:
                 self._out.append(Completed(each.token, Failed(LogReason.NO_SUCH_CURSOR)))
@@ -262,41 +261,45 @@ class Cursors:
 
     def _create(self, asked: CursorOpen) -> Steps[None]:
         if asked.name in self._cursors:
-            self._ask(asked)
+            self._answer(asked, CursorOpened(self._cursors[asked.name].state.mark, is_new=False))
             return
         try:
             check_name(asked.name)
         except InvalidLogError as error:
-            self._out.append(Completed(asked.token, Failed(LogReason.NO_SUCH_CURSOR, str(error))))
+            self._answer(asked, Failed(LogReason.NO_SUCH_CURSOR, str(error)))
             return
         if len(self._cursors) >= CURSORS_MAX:
-            self._out.append(Completed(asked.token, Failed(LogReason.TOO_MANY_CURSORS)))
+            self._answer(asked, Failed(LogReason.TOO_MANY_CURSORS))
             return
         last = self._owner.last_confirmed
         mark = self._info.first if asked.is_earliest or last is None else last
         path = cursor_path(self._owner.logs, self._owner.name, asked.name)
         cursor = _Cursor(asked.name, path, 0, self._owner.wall_ms, CursorState(mark), mark)
+        if (yield from self._make(cursor)):
+            self._cursors[asked.name] = cursor
+            self._answer(asked, CursorOpened(mark, is_new=True))
+        else:
+            self._owner.cursor_is_taken()
+
+    def _make(self, cursor: _Cursor) -> Steps[bool]:
+        """The znode, if the list is this owner's at that moment. Whether it is there."""
+        path, data = cursor.path, self._znode_of(cursor, NONE)
         while True:
-            (made,) = yield (Create(path, self._znode_of(cursor, NONE)),)
-            if made.is_missing:
+            (made,) = yield (Multi((self._owner.list.check(), Create(path, data))),)
+            if made.ok:
+                return True
+            if made.error == ZooKeeperError.NONODE:
                 yield from make_znode(path.rpartition("/")[0])
-            elif made.ok:
-                break
-            elif made.is_lost or made.error == ZooKeeperError.NODEEXISTS:
-                # Only this owner makes cursors; if another one does, it has the log.
-                (found,) = yield from read((Get(path),))
-                if found.ok and found.data == self._znode_of(cursor, NONE):
-                    break
-                if found.ok:
-                    self._owner.look_soon()
-                    return
-            else:
+            elif not made.is_lost and made.error not in (ZooKeeperError.BADVERSION, ZooKeeperError.NODEEXISTS):
                 made.must(path)
-        self._cursors[asked.name] = cursor
-        self._out.append(Completed(asked.token, CursorOpened(mark, is_new=True)))
+            if not (yield from self._owner.list.still_mine()):
+                return False
+            (found,) = yield from read((Get(path),))
+            if found.ok:
+                return found.data == data
 
     def _delete(self, asked: CursorDelete) -> Steps[None]:
-        cursor = self._cursors.pop(asked.name, None)
+        cursor = self._cursors.get(asked.name)
         if cursor is not None:
             self._stop(cursor)
             for _, token in cursor.flushes:
@@ -305,10 +308,16 @@ class Cursors:
             while gone.is_lost:
                 (gone,) = yield (Delete(cursor.path, cursor.version),)
             if gone.error == ZooKeeperError.BADVERSION:
-                self._owner.look_soon()
+                self._owner.cursor_is_taken()
                 return
+            self._cursors.pop(asked.name, None)
             yield from delete_if_closed(self._owner.root, cursor.ledger)
-        self._out.append(Completed(asked.token, Done()))
+        self._answer(asked, Done())
+
+    def _answer(self, asked: CursorOpen | CursorDelete, outcome: object) -> None:
+        if asked in self._under_way:
+            self._under_way.remove(asked)
+            self._out.append(Completed(asked.token, outcome))
 
     def _stop(self, cursor: _Cursor) -> None:
         if cursor.part is not None:
@@ -348,7 +357,7 @@ class Cursors:
     def _new_ledger(self, cursor: _Cursor) -> Steps[None]:
         """A ledger with the state as its first entry; the znode names it when that is there."""
         owner = self._owner
-        metadata = owner.new_metadata({CURSOR_KEY: cursor.name.encode()})
+        metadata = owner.list.new_metadata({CURSOR_KEY: cursor.name.encode()})
         if metadata is not None:
             created = yield from create_ledger(owner.root, metadata)
             if isinstance(created, Created) and cursor.name in self._cursors:
@@ -598,7 +607,10 @@ class Cursors:
             yield from delete_if_closed(self._owner.root, ledger)
 
     def _begin_again(self) -> None:
-        """What was being stored is stored again."""
+        """What was being stored is stored again, and what was asked is begun again."""
+        again, self._under_way = self._under_way, []
+        for each in again:
+            self._ask(each)
         for cursor in self._cursors.values():
             if cursor.sending is not None and (cursor.part is None or cursor.is_switching):
                 cursor.sending = None
@@ -613,5 +625,6 @@ class Cursors:
                 cursor.part.inputs.append(Abandon())
             self._out.extend(Completed(token, Failed(reason)) for _, token in cursor.flushes)
             cursor.flushes = []
-        waiting, self._waiting = self._waiting, []
-        self._out.extend(Completed(each.token, Failed(reason)) for each in waiting)
+        asked = [*self._waiting, *self._under_way]
+        self._waiting, self._under_way = [], []
+        self._out.extend(Completed(each.token, Failed(reason)) for each in asked)

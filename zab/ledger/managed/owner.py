@@ -296,10 +296,6 @@ class LogOwner:
 
     # --------------------------------------------------------------------------------------------------------- cursors
 
-    def new_metadata(self, custom: dict[str, bytes]) -> LedgerMetadata | None:
-        """The first metadata for a new ledger of this log; None: too few bookies are there."""
-        return self.list.new_metadata(custom)
-
     def cursors_failed(self, why: str) -> None:
         self._fail(LogReason.COORDINATION, why)
 

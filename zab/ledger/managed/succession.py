@@ -30,6 +30,7 @@ from zab.ledger.managed.store import (
     VersionedLog,
     Written,
     claim_log,
+    read_log,
     write_log,
 )
 from zab.ledger.managed.sweep import LOG_KEY
@@ -183,6 +184,14 @@ class Succession:
         if self.log is None or found.version > self.log.version:
             self.log = found
         return True
+
+    def check(self) -> Check:
+        """For a multi that only the owner of this list may write."""
+        return Check(self.known.path, self.known.version)
+
+    def still_mine(self) -> Steps[bool]:
+        """Read the list: whether it is this owner's."""
+        return self.adopt((yield from read_log(self._logs, self._name)))
 
     # -------------------------------------------------------------------------------------------------- the next ledger
 
