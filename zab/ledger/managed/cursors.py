@@ -302,7 +302,8 @@ class Cursors:
         cursor = self._cursors.get(asked.name)
         if cursor is not None:
             self._stop(cursor)
-            for _, token in cursor.flushes:
+            flushes, cursor.flushes = cursor.flushes, []
+            for _, token in flushes:
                 self._out.append(Completed(token, Failed(LogReason.NO_SUCH_CURSOR)))
             (gone,) = yield (Delete(cursor.path, cursor.version),)
             while gone.is_lost:
