@@ -159,6 +159,7 @@ def test_every_row_is_run() -> None:
     elsewhere |= {"backup verify", "backup prune", "support"}  # tests/cli/operations
     elsewhere |= {f"ledger {each}" for each in LEDGER}  # tests/cli/ledger
     elsewhere |= {f"ledger-log {each}" for each in LEDGER_LOG}
+    elsewhere |= {"bookie list", "bookie show", "audit status", "audit records"}  # tests/cli/ledger
     assert {*ZNODES, *elsewhere} == FIELDS.keys()
 
 
@@ -310,9 +311,10 @@ def test_simulated_and_explored(run: Run, monkeypatch: pytest.MonkeyPatch) -> No
 def test_lines_of_an_ensemble(tmp_path: Path) -> None:
     fields = table("Lines of `zab ensemble`")
     port = client_port(1)
-    [broker_port] = free_ports(1)
+    broker_port, bookie_port = free_ports(2)
     words = ("ensemble", "--json", "--size", "1", "--data", str(tmp_path), "--client-port", str(port))
     words = (*words, "--brokers", "1", "--broker-port", str(broker_port))
+    words = (*words, "--bookies", "1", "--bookie-port", str(bookie_port))
     with started(*words) as process:
         assert process.stdout is not None
         serving = json.loads(process.stdout.readline())
@@ -321,15 +323,19 @@ def test_lines_of_an_ensemble(tmp_path: Path) -> None:
         brokers = json.loads(process.stdout.readline())
         assert list(brokers) == fields["brokers"]
         assert brokers["hosts"] == f"127.0.0.1:{broker_port}"
+        bookies = json.loads(process.stdout.readline())
+        assert list(bookies) == fields["bookies"]
+        assert bookies["metadata_service_uri"] == f"zk+hierarchical://127.0.0.1:{port}/ledgers"
         process.send_signal(signal.SIGINT)
         process.wait(PATIENCE_SECONDS)
-    assert fields.keys() == {"serving", "brokers", "ended", "broker_ended"}
+    assert fields.keys() == {"serving", "brokers", "bookies", "ended", "broker_ended", "bookie_ended"}
 
 
-@pytest.mark.parametrize(("kind", "who"), [("ended", "member"), ("broker_ended", "broker")])
-def test_an_end_of_a_member_or_of_a_broker_is_an_object(tmp_path: Path, kind: str, who: str) -> None:
-    ensemble = LocalEnsemble(1, tmp_path, client_port(1), 1, *free_ports(1))
-    [one] = ensemble.members if who == "member" else ensemble.brokers
+@pytest.mark.parametrize(("kind", "who"), [("ended", "member"), ("broker_ended", "broker"), ("bookie_ended", "bookie")])
+def test_an_end_of_a_process_is_an_object(tmp_path: Path, kind: str, who: str) -> None:
+    broker_port, bookie_port = free_ports(2)
+    ensemble = LocalEnsemble(1, tmp_path, client_port(1), 1, broker_port, 1, bookie_port)
+    one = {"member": ensemble.members, "broker": ensemble.brokers, "bookie": ensemble.bookies}[who][0]
     one.process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"], stdin=subprocess.PIPE)
     said: list[Any] = []
     trio.run(ensemble._report_end, one, lambda _text, fields: said.append(fields))
