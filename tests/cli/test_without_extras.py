@@ -150,7 +150,16 @@ def needing(place: Place) -> Iterator[tuple[str, str, Sequence[object]]]:
     yield "kafka", "group delete", ["g"]
     yield "kafka", "group reset", ["g", "--to", "end"]
     yield "ledgers", "bookie run", [place.file("bk_server.conf", f"zkServers={place.hosts}\n")]
+    yield "ledgers", "bookie autorecovery", [place.directory / "bk_server.conf"]
     yield "ledgers", "bookie inspect", [place.directory]
+    yield "ledgers", "bookie list", []
+    for name in ("show", "decommission"):
+        yield "ledgers", f"bookie {name}", ["127.0.0.1:3181"]
+    for name in ("status", "run", "disable", "enable", "records"):
+        yield "ledgers", f"audit {name}", []
+    yield "ledgers", "ledger-log list", []
+    for name in ("create", "append", "read", "tail", "info", "trim", "terminate", "delete", "cursors"):
+        yield "ledgers", f"ledger-log {name}", ["l"]
     for name in ("format", "create", "append", "list"):
         yield "ledgers", f"ledger {name}", []
     for name in ("read", "tail", "close", "recover", "delete", "show", "check"):

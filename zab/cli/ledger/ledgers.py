@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 import uuid
 from typing import Annotated
 
 import typer
 
-from zab.cli.exits import REFUSED, fail
+from zab.cli.exits import fail
 from zab.cli.json_form import JsonOption, json_line
+from zab.cli.ledger.caller import perform
+from zab.cli.ledger.checking import check_command, seal_command
+from zab.cli.ledger.listing import list_command, show_command
+from zab.cli.ledger.options import STORE
+from zab.cli.ledger.reading import read_command, tail_command
+from zab.cli.ledger.writing import append_command, create_command, delete_command, recover_command
 from zab.cli.terminal import say
-
-try:
-    from zab.cli.ledger.caller import perform
-    from zab.cli.ledger.checking import check_command, seal_command
-    from zab.cli.ledger.listing import list_command, show_command
-    from zab.cli.ledger.options import STORE
-    from zab.cli.ledger.reading import read_command, tail_command
-    from zab.cli.ledger.writing import append_command, create_command, delete_command, recover_command
-    from zab.ledgers import ROOT, Protocol, StoreSettings
-    from zab.ledgers.store import LedgerStore
-except ModuleNotFoundError as error:
-    if error.name not in ("crc32c", "google", "google.protobuf"):
-        raise
-    say(f"zab: zab ledger needs {error.name}: pip install 'zab[ledgers]'", sys.stderr)
-    raise SystemExit(REFUSED) from None
+from zab.ledgers import ROOT, Protocol, StoreSettings
+from zab.ledgers.store import LedgerStore
 
 __all__ = ["ledger_app"]
 

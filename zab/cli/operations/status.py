@@ -13,7 +13,7 @@ import typer
 from attrs import evolve
 
 from zab.cli.columns import cell, columns
-from zab.cli.exits import REFUSED, UNREACHABLE, USAGE, fail
+from zab.cli.exits import REFUSED, UNREACHABLE, USAGE, fail, library_of
 from zab.cli.json_form import JsonOption, hexadecimal, json_line
 from zab.cli.operations.options import AdminOption, admin_ports
 from zab.cli.registered_brokers import broker_lines, brokers_table
@@ -25,7 +25,6 @@ from zab.client.four_letter import servers_of
 from zab.coordination.operations import CoordinationError
 from zab.operations.asking import ask_all, ensemble_in_force, targets_of
 from zab.operations.registered import read_registered
-from zab.operations.registered_bookies import read_registered_bookies
 from zab.operations.verdicts.bookies import Bookies, bookie_alarms
 from zab.operations.verdicts.brokers import Registered, alarms_of
 from zab.operations.verdicts.status import Alarm, MemberStatus, Status, by_severity, status_of
@@ -51,7 +50,7 @@ def status_command(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Brokers and bookies are those that are registered below the chroot of -s.
+    """Brokers and bookies are those that are registered below the chroot of -s; bookies need the extra `ledgers`.
 
     Asks the servers of -s, those that the configuration in force names, and the admin ports, all at once; each has
     the time of `zab --wait`. A member tells most where its 4lw.commands.whitelist has mntr, or over its admin port.
@@ -122,7 +121,7 @@ def _brokers_looker(context: typer.Context) -> Callable[[], Awaitable[Registered
 
 
 def _bookies_looker(context: typer.Context) -> Callable[[], Awaitable[Bookies]]:
-    """The function that reads what bookies have registered; nobody says so: none."""
+    """The function that reads what bookies have registered; none without the extra `ledgers`, or without an answer."""
     options = options_of(context)
     try:
         open_client = opener(options)
@@ -130,6 +129,12 @@ def _bookies_looker(context: typer.Context) -> Callable[[], Awaitable[Bookies]]:
         fail(error, USAGE)
 
     async def look() -> Bookies:
+        try:
+            from zab.operations.registered_bookies import read_registered_bookies
+        except ModuleNotFoundError as error:
+            if library_of(error) == "zab":
+                raise
+            return Bookies(())
         with trio.move_on_after(options.wait_ms / 1000):
             try:
                 async with open_client() as zk:
