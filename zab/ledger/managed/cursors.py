@@ -498,6 +498,9 @@ class Cursors:
             if found.is_missing:
                 return None
             stored = decode_cursor(found.must(path).data)
+            if stored.epoch > self._owner.epoch:
+                self._owner.cursor_is_taken()
+                return None
             claimed = encode_cursor(evolve(stored, epoch=self._owner.epoch), ZNODE_RANGES_MAX)
             (written,) = yield (Set(path, claimed, found.stat.version),)
             if written.ok:
