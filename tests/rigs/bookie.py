@@ -33,15 +33,12 @@ class BookieProcess(GuardedProcess):
         self.number = number
         self.directory = directory
         self.host, self.port = address
+        self.bookie_id = f"{self.host}:{self.port}"
         directory.mkdir(parents=True, exist_ok=True)
 
     @property
     def journal(self) -> Path:
         return self.directory.with_suffix(".log")
-
-    @property
-    def bookie_id(self) -> str:
-        return f"{self.host}:{self.port}"
 
     def write_file(self, hosts: str, settings: Mapping[str, object]) -> Path:
         """Write its configuration, outside of its directory, which may be a small disk."""
@@ -49,6 +46,7 @@ class BookieProcess(GuardedProcess):
         lines = {
             "bookiePort": self.port,
             "advertisedAddress": self.host,
+            "bookieId": self.bookie_id,
             "ledgerDirectories": self.directory / "files",
             "metadataServiceUri": f"zk+hierarchical://{hosts.replace(',', ';')}{ROOT}",
             **settings,

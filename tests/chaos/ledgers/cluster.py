@@ -9,6 +9,7 @@ What is done to them is in `faults`; the clients are in `clients`.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import socket
 import sys
 import time
@@ -38,6 +39,9 @@ SETTINGS: Final[Mapping[str, object]] = {
     "gcWaitTime": 2_000,
     "journalMaxSizeMB": 4,
     "diskUsageThreshold": 0.99,
+    "autoRecoveryDaemonEnabled": "true",
+    "lostBookieRecoveryDelay": 5,
+    "openLedgerRereplicationGracePeriod": 2_000,
 }
 
 
@@ -45,6 +49,19 @@ class ChaosBookie(BookieProcess):
     """One bookie, and the machine that it is on."""
 
     machine: int = 0
+    disks: int = 1
+    """How many disks it had; each makes another bookie of it."""
+
+    def configure(self, hosts: str) -> Path:
+        """Name it after its disk, and write its file."""
+        self.bookie_id = f"bookie{self.number}.{self.disks}"
+        return self.write_file(hosts, SETTINGS)
+
+    def lose_disk(self, hosts: str) -> None:
+        """Another disk takes the place of its own; it must not run."""
+        shutil.rmtree(self.directory / "files")
+        self.disks += 1
+        self.configure(hosts)
 
 
 @define
@@ -104,7 +121,7 @@ def cluster(directory: Path, net: Namespaces | None, program: Sequence[str] = PR
             address = (HERE, port) if net is None else (net.address(machine), PORT)
             bookie = ChaosBookie(number, directory / f"bookie{number}", address)
             bookie.machine = machine
-            command = [sys.executable, *program, str(bookie.write_file(ensemble.hosts, SETTINGS))]
+            command = [sys.executable, *program, str(bookie.configure(ensemble.hosts))]
             bookie.command = command if net is None else net.command(machine, command)
             bookies[number] = bookie
         with ended(bookies.values()):

@@ -7,6 +7,7 @@
     part_bookie_from_members, part_bookie_from_clients, part_bookie, part_members     the kernel drops packets
     fill_disk                           the disk of one bookie is full for a while
     restart_in_turn                     SIGTERM of each bookie, and a start
+    wipe_bookie                         a bookie loses its disk, is decommissioned and replaced by another one
 
 After each, everything runs again. Faults of networks need machines (`rigs.namespaces`), and `fill_disk` a small disk.
 """
@@ -16,6 +17,8 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,9 +30,10 @@ from tests.chaos.ledgers.cluster import MEMBERS, SESSION_SECONDS, ChaosBookie, C
 from tests.rigs.namespaces import Namespaces
 from tests.rigs.processes import GuardedProcess
 
+REPAIR_SECONDS: Final = 120.0
 ALWAYS: Final = (
     *("kill_bookie", "kill_two", "kill_all", "kill_member", "kill_members", "kill_client"),
-    *("pause_bookie", "pause_member", "pause_client", "restart_in_turn"),
+    *("pause_bookie", "pause_member", "pause_client", "restart_in_turn", "wipe_bookie"),
 )
 OF_NETWORKS: Final = ("part_bookie_from_members", "part_bookie_from_clients", "part_bookie", "part_members")
 
@@ -196,5 +200,23 @@ class Faults:
             bookie.start()
             self.cluster.start_all()
 
+    def wipe_bookie(self) -> None:
+        """Nothing else is lost before its ledgers have all their copies again: `zab bookie decommission` says when."""
+        victim = self._any()
+        self.say(f"bookie {victim.number}")
+        self._kill([victim])
+        words = ("-s", self.cluster.hosts, "bookie", "decommission", victim.bookie_id)
+        deadline = time.monotonic() + REPAIR_SECONDS
+        command = [sys.executable, "-m", "zab.cli.main", *words]
+        while (done := _ran(command)).returncode != 0:
+            # It is registered until its old session is over.
+            assert time.monotonic() < deadline, done.stdout + done.stderr
+            time.sleep(0.2)
+        victim.lose_disk(self.cluster.hosts)
+
 
 Part = Callable[[int, int], None]
+
+
+def _ran(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=REPAIR_SECONDS)
