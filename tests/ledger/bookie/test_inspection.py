@@ -350,3 +350,19 @@ def test_a_file_that_is_removed_meanwhile(made: BookieDirectory, image: dict[str
     parts = [*inspection.walk_journal(), *inspection.walk_segments(), *inspection.walk_states()]
     assert {each.kind for each in parts if isinstance(each, Finding)} == {Kind.GONE, Kind.DAMAGE}
     assert inspection.find(1, 0)[0].kind is Kind.GONE  # type: ignore[union-attr]
+
+
+def test_a_journal_that_ends_at_a_frame_but_too_early_is_damaged(tmp_path: Path) -> None:
+    limits = {"journal_file_bytes": 1500, "flush_bytes": 1 << 20, "cache_bytes_max": 2 << 20}
+    made = BookieDirectory(tmp_path / "one", config=evolve(SMALL, **limits))
+    for entry in range(60):
+        made.append(1, [entry], DIGEST)
+    image = image_of(made.root)
+    first = min(name for name in image if name.startswith("journal/0"))
+    assert first != max(name for name in image if name.startswith("journal/0"))
+    tag = tag_of(made.bench.identity, int(first[-16:], 16))
+    frames = [each.offset for each in walk_frames(Window(made.disk, first), tag, HEADER_BYTES)]
+    disk = restored(image | {first: image[first][: frames[-1]]})
+    [told] = [each for each in faults_in(disk) if each.path == first]
+    assert (told.kind, told.offset) == (Kind.DAMAGE, frames[-1])
+    assert refusal(disk, made) is not None
