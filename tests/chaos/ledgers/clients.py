@@ -32,7 +32,7 @@ from zab.ledgers import LedgerError, LedgerStore, LogEntry, LogSettings
 
 SESSION_MS: Final = 2_000
 QUORUMS: Final = ((3, 3, 2), (4, 3, 2), (3, 2, 2))
-"""Of five bookies, one may be gone for good, and another one takes its place."""
+"""One of five bookies may be gone for good, and another one takes its place."""
 UNDER_WAY_MAX: Final = 20
 ENTRIES: Final = (20, 400)
 """A ledger gets so many entries."""
