@@ -1,5 +1,5 @@
 """What docs/how-to/follow-changes.md shows is what happens: its commands and programs are run, in order, against one
-ensemble."""
+ensemble with bookies."""
 
 import os
 import re
@@ -12,9 +12,9 @@ import pytest
 
 from datatree.opcodes import OpCode
 from datatree.txn_changes import ACL_CHANGED, CREATED, DATA_CHANGED, DELETED, WHOLE
-from tests.rigs.in_process import members_here
 from zab.jute.change_pages import PageStatus
 from zab.jute.framing import CHANGES_XID_MAX
+from zab.testing import Bookies
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "follow-changes.md").read_text(encoding="utf-8")
@@ -23,8 +23,8 @@ HOSTS = "127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183"
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[str]:
-    with members_here(3) as servers:
-        yield servers.hosts
+    with Bookies(3, members=3) as bookies:
+        yield bookies.ensemble.hosts
 
 
 def blocks() -> list[tuple[str, str]]:
@@ -57,7 +57,11 @@ def test_the_commands_and_programs_do_what_the_page_says(hosts: str) -> None:
         for command, expected in re.findall(r"^\$ (.*)\n((?:[^$].*\n)*)", text, re.M):
             pattern = ".*".join(map(re.escape, expected.split("…")))
             assert re.fullmatch(pattern, run(command, hosts)), command
-    assert printed == ["CREATED /app b'hello'\nDATA_CHANGED /app b'world'\n", "{'/app': b'world', '/app/a': b'2'}\n"]
+    assert printed == [
+        "CREATED /app b'hello'\nDATA_CHANGED /app b'world'\n",
+        "{'/app': b'world', '/app/a': b'2'}\n",
+        "CREATED /app b'hello'\nDATA_CHANGED /app b'world'\nCREATED /app/a b'1'\nDATA_CHANGED /app/a b'2'\n",
+    ]
 
 
 def test_the_numbers_of_the_page_are_those_of_the_code() -> None:

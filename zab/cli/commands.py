@@ -190,6 +190,9 @@ COMMANDS: Final = {
 PUBLICATION: Final = Command("brokers.change_feed:Publication", "Publish changes in a topic.")
 """What `zab changes --to-topic` loads: the only part of a command of znodes that needs brokers."""
 
+CHANGE_LOG: Final = Command("ledger.change_log:ChangeLog", "Keep changes in a log.", "ledgers")
+"""What `zab changes --to-log` and `--from-log` load."""
+
 ALIASES: Final = {
     "deleteall": ["delete", "--recursive"],
     "rmr": ["delete", "--recursive"],

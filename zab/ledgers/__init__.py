@@ -42,6 +42,7 @@ from zab.ledgers.errors import (
 from zab.ledgers.log_errors import (
     ContendedError,
     LogClosedError,
+    LogContentError,
     LogDamagedError,
     LogError,
     LogFencedError,
@@ -52,6 +53,7 @@ from zab.ledgers.log_errors import (
     TrimmedError,
 )
 from zab.ledgers.log_reading import LogEntries, LogEntry
+from zab.ledgers.logged_changes import LoggedChanges
 from zab.ledgers.logs import LogCursor, LogTicket, ManagedLog
 from zab.ledgers.reading import Entries, LedgerReader
 from zab.ledgers.settings import ROOT, Protocol, StoreSettings
@@ -86,6 +88,7 @@ __all__ = [
     "LedgerWriter",
     "LogClosedError",
     "LogConfig",
+    "LogContentError",
     "LogCursor",
     "LogDamagedError",
     "LogEntries",
@@ -96,6 +99,7 @@ __all__ = [
     "LogSettings",
     "LogTerminatedError",
     "LogTicket",
+    "LoggedChanges",
     "ManagedLog",
     "MetadataConflictError",
     "MetadataUnavailableError",

@@ -10,7 +10,8 @@
        ├─ LogClosedError         this owner was closed by its caller
        ├─ ContendedError         others claim the log again and again
        ├─ TrimmedError           what is to be read is gone; `first`
-       └─ LogDamagedError        the list contradicts its ledgers
+       ├─ LogDamagedError        the list contradicts its ledgers
+       └─ LogContentError        it is no log of changes, or not of those that are asked for
 
 `definite` says of an append whether it is certain that the entry is not in the log, and never will be.
 """
@@ -84,6 +85,10 @@ class LogDamagedError(LogError):
     """The list contradicts the ledgers that it names: somebody else has written or deleted one."""
 
     definite = False
+
+
+class LogContentError(LogError):
+    """Its entries are none of a feed of changes, or of one that does not have what is asked for."""
 
 
 _KINDS: dict[LogReason, type[LogError]] = {

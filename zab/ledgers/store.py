@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 
 from attrs import frozen
 
-from zab.client import Client, ZabError
+from zab.client import Client, Place, ZabError
 from zab.coordination.operations import Get
 from zab.coordination.steps import Steps, read
 from zab.ledger.entries.digests import DigestType
@@ -62,6 +62,7 @@ from zab.ledgers.errors import (
     NoSuchRootError,
 )
 from zab.ledgers.log_reading import LogEntries, log_info
+from zab.ledgers.logged_changes import LoggedChanges
 from zab.ledgers.logs import ManagedLog, OpeningLog
 from zab.ledgers.outcomes import errand_error, recovery_error
 from zab.ledgers.parts import Parts
@@ -362,6 +363,13 @@ class LedgerStore:
         taking it over; with `follow` also those to come, until it is terminated. Raises NoSuchLogError, TrimmedError;
         otherwise as `LedgerReader.tail`."""
         return LogEntries(self, check_name(name), password, after, is_following=follow)
+
+    def changes(
+        self, log: str, since: int | Place | None = None, prefix: str = "/", *, password: bytes | None = b""
+    ) -> LoggedChanges:
+        """`async for change in store.changes(log, since, "/app")`: as `Client.changes`, and from the log, which
+        `zab changes --to-log` keeps, where servers no longer have them. See `LoggedChanges`."""
+        return LoggedChanges(self, check_name(log), since, prefix, password)
 
     async def log_info(self, name: str) -> LogInfo:
         """The newest list of a managed ledger. Raises NoSuchLogError."""

@@ -22,6 +22,7 @@ from tests.rigs.waiting import PATIENCE_SECONDS, until
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from zab.cli.brokers import change_feed
+from zab.cli.znodes import publishing
 from zab.client import CREATOR_ALL_ACL, Place, connect
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -303,17 +304,25 @@ class Producer:
         return lambda *_: self.asked.append(name)
 
 
-def test_the_place_is_committed_though_nothing_changes_below_the_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 0.0
-    monkeypatch.setattr(change_feed, "time", SimpleNamespace(monotonic=lambda: now))
+def test_a_place_is_committed_without_changes() -> None:
     wanted = change_feed.Publication(topic="t", feed="f", prefix="/", since=0, count=None, has_bare_data=False)
     producer = Producer()
     topic = change_feed._Topic(wanted, "/", None, None, producer)
-    first, second = Place(1, 0, "00"), Place(2, 0, "00")
-    topic.commit([], first)
+    topic.commit([], Place(1, 0, "00"))
     assert producer.asked == ["begin_transaction", "flush", "send_offsets_to_transaction", "commit_transaction"]
-    now = change_feed.PLACE_SECONDS
-    assert not topic.is_late(first)
-    assert topic.is_late(second)
+
+
+def test_the_place_is_committed_though_nothing_changes_below_the_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(publishing, "time", SimpleNamespace(monotonic=lambda: now))
+    timing, of_a_log = publishing.Timing(change_feed.KEEP_SECONDS), publishing.Timing(None)
+    first, second = Place(1, 0, "00"), Place(2, 0, "00")
+    timing.kept(first)
+    of_a_log.kept(first)
+    now = publishing.PLACE_SECONDS
+    assert not timing.is_late(first)
+    assert timing.is_late(second)
+    assert of_a_log.is_late(second)
     now = change_feed.KEEP_SECONDS
-    assert topic.is_late(first)
+    assert timing.is_late(first)
+    assert not of_a_log.is_late(first)

@@ -16,49 +16,41 @@ processes with one name, the second ends the transaction of the first, which is 
 
 Readers need `isolation.level=read_committed`: otherwise they also see what was aborted.
 
-Limits: CHANGES_MAX changes, or BYTES_MAX, in a transaction; one change may have more. PREFIX_CHARS_MAX. While nothing
-changes below the prefix, the place is committed every PLACE_SECONDS if it has moved, else every KEEP_SECONDS, since
-brokers forget offsets after `offsets.retention.minutes`.
+While nothing changes below the prefix, a place that has not moved is committed every KEEP_SECONDS, since brokers forget
+offsets after `offsets.retention.minutes`.
 
-Not here: the feed itself (`zab.client.core.changes`), errors of brokers (`clients.py`).
+Not here: the feed itself (`zab.client.core.changes`), what is kept when (`zab.cli.znodes.publishing`), errors of
+brokers (`clients.py`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import sys
-import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
 import trio
 import typer
-from attrs import define, frozen
+from attrs import define, field, frozen
 
-from zab.cli.arguments import ConnectionOptions
 from zab.cli.brokers.clients import Brokers, carry_out
 from zab.cli.brokers.refusals import RefusedError, refused_by
 from zab.cli.brokers.topic_describe import offsets_of
 from zab.cli.json_form import hexadecimal, json_line
-from zab.cli.terminal import count_of, say
 from zab.cli.znodes.caller import Caller, perform
 from zab.cli.znodes.json_values import change_fields
-from zab.client import Change, ChangeKind, Changes, Client, Place
+from zab.cli.znodes.publishing import Timing, Wanted, below_of, publish
+from zab.client import Change, ChangeKind, Client, Place
+from zab.client.places import place_fields, place_of
 from zab.kafka.errors import ErrorCode
 
 __all__ = ["Publication"]
 
-CHANGES_MAX: Final = 1000
-BYTES_MAX: Final = 4 << 20
 REQUEST_BYTES_MAX: Final = 16 << 20
 """The largest record; brokers and topics have limits of their own (`max.message.bytes`)."""
-PREFIX_CHARS_MAX: Final = 1000
-PLACE_SECONDS: Final = 60.0
 KEEP_SECONDS: Final = 3600.0
-MORE_SECONDS: Final = 0.005
-"""How long it is waited for a further change before those that came are sent."""
 
 
 @frozen(kw_only=True)
@@ -78,12 +70,7 @@ class Publication:
 
 
 def _publish(context: typer.Context, wanted: Publication) -> None:
-    if not isinstance(context.obj, ConnectionOptions):
-        raise typer.BadParameter("it is for the command line, not for the shell", param_hint="--to-topic")
-    chroot = context.obj.hosts.partition("/")[2]
-    below = f"/{chroot}{wanted.prefix}" if chroot else wanted.prefix
-    if len(below) > PREFIX_CHARS_MAX:
-        raise typer.BadParameter(f"it has more than {PREFIX_CHARS_MAX} characters", param_hint="--prefix")
+    below = below_of(context, wanted.prefix, "--to-topic")
 
     def work(brokers: Brokers) -> None:
         settings = {
@@ -101,26 +88,9 @@ def _publish(context: typer.Context, wanted: Publication) -> None:
 
 
 async def _follow(topic: _Topic, zk: Client, _caller: Caller) -> None:
-    wanted = topic.wanted
-    place = await _in_thread(topic.begin)
-    begin: int | Place | None = place if place is not None else wanted.since
-    if begin is None:
-        await zk.sync()
-        begin = zk.last_zxid
-    changes = zk.changes(begin, wanted.prefix)
-    if place is None:
-        # Whoever is killed before the first change goes on from here, not from what is newest then.
-        await _in_thread(partial(topic.commit, (), changes.place))
-    start = begin.zxid if isinstance(begin, Place) else begin
-    say(f"publishing {wanted.prefix} to {wanted.topic} from {start:#x} (feed {wanted.feed})", sys.stderr, flush=True)
-    published = 0
-    while wanted.count is None or published < wanted.count:
-        left = CHANGES_MAX if wanted.count is None else min(CHANGES_MAX, wanted.count - published)
-        found = await _some(changes, left)
-        if found or topic.is_late(changes.place):
-            await _in_thread(partial(topic.commit, found, changes.place))
-        published += len(found)
-    say(f"{count_of(published, 'change')} in {wanted.topic}")
+    of = topic.wanted
+    to = Wanted(to=of.topic, feed=f"feed {of.feed}", prefix=of.prefix, since=of.since, count=of.count)
+    await publish(topic, to, zk)
 
 
 async def _in_thread(act: Any) -> Any:
@@ -128,25 +98,9 @@ async def _in_thread(act: Any) -> Any:
     return await trio.to_thread.run_sync(act, abandon_on_cancel=True)
 
 
-async def _some(changes: Changes, most: int) -> list[Change]:
-    """The next changes, as far as they come at once; none if nothing comes for PLACE_SECONDS."""
-    found: list[Change] = []
-    size = 0
-    seconds = PLACE_SECONDS
-    while len(found) < most and size < BYTES_MAX:
-        with trio.move_on_after(seconds) as scope:
-            change = await changes.receive()
-            found.append(change)
-            size += len(change.path) + len(change.data or b"")
-        if scope.cancelled_caught:
-            break
-        seconds = MORE_SECONDS
-    return found
-
-
 @define(eq=False)
 class _Topic:
-    """The topic, and the place that is committed. Its methods block."""
+    """The topic, and the place that is committed."""
 
     wanted: Publication
     below: str
@@ -154,29 +108,34 @@ class _Topic:
     _brokers: Brokers
     _admin: Any
     _producer: Any
-    _place: Place | None = None
     _end: int = 0
     """The end of partition 0, as far as this feed has written."""
-    _committed_at: float = 0.0
+    timing: Timing = field(factory=lambda: Timing(KEEP_SECONDS))
 
-    def begin(self) -> Place | None:
-        """Ends what another process of this feed has left open; where the feed is. None: it is new. Raises
+    async def begin(self) -> Place | None:
+        place: Place | None = await _in_thread(self.committed)
+        return place
+
+    async def keep(self, changes: Sequence[Change], place: Place) -> None:
+        await _in_thread(partial(self.commit, changes, place))
+
+    def committed(self) -> Place | None:
+        """Blocks. Ends what another process of this feed has left open; where the feed is. None: it is new. Raises
         RefusedError, KafkaError."""
         self._brokers.patiently(self._producer.init_transactions)
         topic, feed = self.wanted.topic, self.wanted.feed
         offsets = self._brokers.patiently(lambda: self._admin.list_group_offsets(feed))[feed]
         kept = [found for where, found in offsets.items() if (where.topic, where.partition) == (topic, 0)]
-        self._committed_at = time.monotonic()
         if kept and kept[0].offset >= 0:
             self._end = kept[0].offset
-            self._place = self._read(kept[0].metadata)
-        elif self.wanted.since is None and self._has_records():
+            return self._read(kept[0].metadata)
+        if self.wanted.since is None and self._has_records():
             raise RefusedError(
                 feed,
                 ErrorCode.GROUP_ID_NOT_FOUND,
                 f"the feed has no place, and {topic} has records: say with --since where it begins; 0 is all",
             )
-        return self._place
+        return None
 
     def _has_records(self) -> bool:
         topic = self.wanted.topic
@@ -190,7 +149,7 @@ class _Topic:
         again = f"zab group delete {feed} forgets it, and --since says where it begins then"
         try:
             found = json.loads(text)
-            place, below = Place(int(found["zxid"], 16), int(found["part"]), str(found["history"])), found["prefix"]
+            place, below = place_of(found), found["prefix"]
         except (ValueError, KeyError, TypeError):
             detail = f"what is committed is no place in a feed: {text[:80]!r}; {again}"
             raise RefusedError(feed, ErrorCode.INVALID_REQUEST, detail) from None
@@ -199,18 +158,10 @@ class _Topic:
             raise RefusedError(feed, ErrorCode.INVALID_REQUEST, detail)
         return place
 
-    def is_late(self, place: Place | None) -> bool:
-        """Whether the place has to be committed, though nothing has changed below the prefix."""
-        if place is None:
-            return False
-        seconds = time.monotonic() - self._committed_at
-        return seconds >= (PLACE_SECONDS if place != self._place else KEEP_SECONDS)
-
-    def commit(self, changes: Sequence[Change], place: Place | None) -> None:
-        """One transaction. Raises RefusedError, KafkaError: then it is not committed, or it is not known whether."""
+    def commit(self, changes: Sequence[Change], place: Place) -> None:
+        """Blocks. One transaction. Raises RefusedError, KafkaError: then it is not committed, or not known to be."""
         from kafka.errors import KafkaError
 
-        assert place is not None, "a place is known once something was received"
         try:
             self._producer.begin_transaction()
             try:
@@ -226,7 +177,6 @@ class _Topic:
             if refused is not None and refused.code in _FENCED:
                 raise RefusedError(self.wanted.feed, refused.code, "another process has this feed now") from None
             raise
-        self._place, self._committed_at = place, time.monotonic()
 
     def _send(self, changes: Sequence[Change]) -> None:
         from kafka.errors import KafkaError, MessageSizeTooLargeError
@@ -260,14 +210,7 @@ class _Topic:
         from kafka import TopicPartition
         from kafka.structs import OffsetAndMetadata
 
-        text = json.dumps(
-            {
-                "zxid": hexadecimal(place.zxid),
-                "part": place.part,
-                "history": place.history_id,
-                "prefix": self.below,
-            }
-        )
+        text = json.dumps({**place_fields(place), "prefix": self.below})
         where = TopicPartition(self.wanted.topic, 0)
         self._producer.send_offsets_to_transaction({where: OffsetAndMetadata(self._end, text, -1)}, self.wanted.feed)
 

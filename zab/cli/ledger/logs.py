@@ -32,6 +32,7 @@ from zab.cli.ledger.options import (
     entries_of,
     password_of,
     quorums_of,
+    root_of,
 )
 from zab.cli.ledger.writing import UNDER_WAY_MAX, opened_file, payloads_of
 from zab.cli.progress import Told, progress
@@ -71,9 +72,7 @@ def _ledger_log(
     root: Annotated[str, typer.Option("--root", metavar="PATH", help="The znode that ledgers are below.")] = ROOT,
 ) -> None:
     """Managed ledgers: named logs without end, with one owner at a time."""
-    if not root.startswith("/") or root.endswith("/"):
-        raise typer.BadParameter(f"{root!r} is not the path of a znode", param_hint="--root")
-    context.meta[STORE] = StoreSettings(root=root)
+    context.meta[STORE] = StoreSettings(root=root_of(root))
 
 
 def _named(name: str) -> str:

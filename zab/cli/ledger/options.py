@@ -29,6 +29,13 @@ CustomOption = Annotated[
 ]
 
 
+def root_of(path: str) -> str:
+    """Raises BadParameter."""
+    if not path.startswith("/") or path.endswith("/"):
+        raise typer.BadParameter(f"{path!r} is not the path of a znode", param_hint="--root")
+    return path
+
+
 def password_of(text: str, file: Path | None) -> bytes:
     """Raises BadParameter."""
     if file is None:
