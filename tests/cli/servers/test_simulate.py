@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from tests.cli.commands import Run, run
 from zab.cli.servers import simulate
 from zab.cli.servers.simulate import CRASH, LIVENESS, SAFETY, UNDECIDED
-from zab.member.sessions.sessions import Sessions
+from zab.member.sessions.touches import Touches
 from zab.member.turn_end import TurnEnd
 from zab.simulator.world.verdict import LivenessError, SafetyError, UndecidedError
 
@@ -150,7 +150,7 @@ def test_wrong_values_are_refused_with_the_reason(run: Run, words: tuple[object,
 
 def test_a_failing_run_is_shrunk_to_a_command_that_repeats_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rule G1: what learners hear of sessions does not reach the leader, in a run of seed after seed."""
-    monkeypatch.setattr(Sessions, "learner_touched", lambda sessions, rows, now: None)
+    monkeypatch.setattr(Touches, "learner_touched", lambda sessions, rows, now: None)
     seed = next(seed for seed in range(50) if run("simulate", "--seed", seed, "--no-shrink") == SAFETY)
     assert "shrunk" not in run.out
     assert run("simulate", "--seed", seed) == SAFETY

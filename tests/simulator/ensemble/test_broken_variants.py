@@ -34,6 +34,7 @@ from zab.member.requests.connection_requests import ANSWERS
 from zab.member.requests.processor import _HEADER, Processor
 from zab.member.requests.read_state import ReadState
 from zab.member.sessions.sessions import Sessions
+from zab.member.sessions.touches import Touches
 from zab.member.storage.events import StorageEffect
 from zab.member.storage.storage import Storage
 from zab.protocol import broadcast, learner_synchronization, synchronization
@@ -230,7 +231,7 @@ def expire_sessions_early(patch: Patch) -> None:
 
 
 def forget_the_touches_of_learners(patch: Patch) -> None:
-    patch.setattr(Sessions, "learner_touched", lambda sessions, rows, now: None)
+    patch.setattr(Touches, "learner_touched", lambda sessions, rows, now: None)
 
 
 def read_before_own_write(patch: Patch) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from zab.member.sessions.sessions import Sessions
+from zab.member.sessions.touches import Touches
 from zab.simulator.ensemble.faults.faults import Faults
 from zab.simulator.ensemble.members.observer import Observer
 from zab.simulator.ensemble.scope import Scope
@@ -29,7 +29,7 @@ def failing(holds: Callable[[Shrunk], bool]) -> tuple[int, Shrunk]:
 def test_a_broken_variants_run_is_shrunk_to_few_events_and_fails_with_the_same_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Sessions, "learner_touched", lambda sessions, rows, now: None)
+    monkeypatch.setattr(Touches, "learner_touched", lambda sessions, rows, now: None)
     seed, shrunk = failing(lambda shrunk: shrunk.whole_events_count > 1500)
     assert shrunk.is_minimal
     assert 2 * shrunk.events_count < shrunk.whole_events_count
@@ -79,7 +79,7 @@ def test_a_good_run_is_not_shrunk() -> None:
 
 
 def test_shrinking_ends_when_its_events_are_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Sessions, "learner_touched", lambda sessions, rows, now: None)
+    monkeypatch.setattr(Touches, "learner_touched", lambda sessions, rows, now: None)
     seed, shrunk = failing(lambda shrunk: shrunk.runs_count > 2)
     hasty = shrink(seed, events_max=1)
     assert hasty is not None
