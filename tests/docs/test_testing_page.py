@@ -31,7 +31,7 @@ def test_the_programs_of_the_page_pass(pytester: pytest.Pytester) -> None:
         pytester.makepyfile(**{f"test_{number}": program})
     arguments = ("-p", "no:cacheprovider", "-p", "no:xdist", "-p", "zab.testing.plugin", "-W", "error")
     count = sum(len(re.findall(r"^(?:async )?def test_", program, re.M)) for program in programs)
-    assert count == 10
+    assert count == 11
     # One of them has three parameters.
     pytester.runpytest_subprocess(*arguments, timeout=300).assert_outcomes(passed=count + 2)
 

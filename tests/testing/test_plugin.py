@@ -339,3 +339,58 @@ def test_the_report_of_a_failed_test_shows_what_brokers_said(pytester: pytest.Py
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*zab member 1 (call)*", "*zab broker 1 (call)*", "*zab.broker listens*"])
     assert result.stdout.str().count("zab member 1 (call)") == 1
+
+
+@pytest.mark.process
+def test_tests_have_bookies(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+    import pytest
+    from zab.ledgers import sync
+
+    def test_three(zab_bookies, metadata_service_uri):
+        assert metadata_service_uri == zab_bookies.metadata_service_uri
+        with zab_bookies.ensemble.connect() as zk, sync.open_store(zk) as store, store.create() as ledger:
+            assert ledger.append(b"1") == 0
+
+    @pytest.mark.zab_bookies(count=1, members=3)
+    def test_marked(zab_bookies):
+        assert (len(zab_bookies.members), len(zab_bookies.ensemble.members)) == (1, 3)
+
+    @pytest.mark.zab_bookies(count=3)
+    def test_place_of_the_mark(zab_bookies):
+        assert len(zab_bookies.members) == 3
+
+    ports = set()
+
+    @pytest.mark.zab_bookies(count=2, scope="module", racks={1: "/one"})
+    @pytest.mark.parametrize("number", range(3))
+    def test_shared(zab_bookies, number):
+        ports.add(zab_bookies.members[1].port)
+        assert len(ports) == 1
+        with zab_bookies.ensemble.connect() as zk, sync.open_store(zk) as store:
+            assert list(store.ledgers()) == []
+            assert len(store.bookies.available) == 2
+            with store.create(ensemble=2, write=2, ack=2) as ledger:
+                ledger.append(b"1")
+            assert [each.id for each in store.ledgers()] == [ledger.id]
+        zab_bookies.kill(2)
+        zab_bookies.pause(1)
+        zab_bookies.ensemble.members[1].pause()
+    """
+    )
+    run(pytester).assert_outcomes(passed=6)
+
+
+@pytest.mark.process
+def test_the_report_of_a_failed_test_shows_what_bookies_said(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+    def test_it(zab_bookies):
+        raise RuntimeError
+    """
+    )
+    result = run(pytester)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*zab member 1 (call)*", "*zab bookie 1 (call)*", "*zab.bookie *"])
+    assert result.stdout.str().count("zab member 1 (call)") == 1

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import tempfile
 import time
 import uuid
@@ -215,6 +216,19 @@ class Bookies:
         """These bookies, or all, go on."""
         for bookie in self._chosen(numbers):
             bookie.resume()
+
+    def restore(self, *, seconds: float = PATIENCE_SECONDS) -> None:
+        """Restore the initial state: all run, with empty disks; there are no ledgers, and the ensemble's tree has
+        nothing but the root of ledgers. Raises EnsembleError if that takes longer than `seconds`."""
+        self.resume()
+        self.kill()
+        self.ensemble.restore(seconds=seconds)
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(trio.run, self._format).result()
+        for bookie in self._bookies.values():
+            shutil.rmtree(bookie.directory, ignore_errors=True)
+            bookie.begin()
+        self.wait_until_serving(seconds=seconds)
 
     def wait_until_serving(self, *, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait until all bookies that run and are not paused are registered. Raises EnsembleError after `seconds`."""

@@ -31,14 +31,17 @@ from zab.testing.kit.fixtures import shared
 from zab.testing.kit.reports import note, pytest_runtest_makereport, pytest_runtest_protocol
 
 if TYPE_CHECKING:
+    from zab.testing.bookies import Bookies
     from zab.testing.brokers import Brokers
     from zab.testing.connecting import Connecting
     from zab.testing.ensemble import Ensemble
 
 __all__ = [
     "bootstrap_servers",
+    "metadata_service_uri",
     "pytest_runtest_makereport",
     "pytest_runtest_protocol",
+    "zab_bookies",
     "zab_broker",
     "zab_brokers",
     "zab_client",
@@ -48,6 +51,7 @@ __all__ = [
 
 MARK: Final = "zab"
 BROKERS_MARK: Final = "zab_brokers"
+BOOKIES_MARK: Final = "zab_bookies"
 DEFAULT_SIZE: Final = 3
 
 
@@ -71,6 +75,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "zab_brokers(count=3, scope='function', members=1, configuration={}): the brokers of the fixtures zab_broker, "
         "zab_brokers and bootstrap_servers, and who shares them",
+    )
+    config.addinivalue_line(
+        "markers",
+        "zab_bookies(count=3, scope='function', members=1, configuration={}, racks={}): the bookies of the fixtures "
+        "zab_bookies and metadata_service_uri, and who shares them",
     )
 
 
@@ -119,6 +128,25 @@ def bootstrap_servers(request: pytest.FixtureRequest) -> str:
     is_several = "zab_brokers" in request.fixturenames or "count" in _marked(request.node, BROKERS_MARK)
     brokers: Brokers = request.getfixturevalue("zab_brokers" if is_several else "zab_broker")
     return brokers.bootstrap_servers
+
+
+@pytest.fixture
+def zab_bookies(request: pytest.FixtureRequest) -> Iterator[Bookies]:
+    """As many bookies as the mark says."""
+    from zab.testing.bookies import Bookies
+
+    options = {"count": DEFAULT_SIZE, **_marked(request.node, BOOKIES_MARK)}
+    scope = options.pop("scope", "function")
+    name = f"bookies {sorted(options.items(), key=str)!r}"
+    with shared(request, scope, lambda: Bookies(**options), name) as bookies:
+        note(request.node, bookies.ensemble)
+        yield bookies
+
+
+@pytest.fixture
+def metadata_service_uri(zab_bookies: Bookies) -> str:
+    """What clients of BookKeeper are given."""
+    return zab_bookies.metadata_service_uri
 
 
 def _marked(item: pytest.Item, name: str = MARK) -> dict[str, Any]:
