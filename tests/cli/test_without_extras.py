@@ -131,6 +131,7 @@ def needing(place: Place) -> Iterator[tuple[str, str, Sequence[object]]]:
     yield "broker", "broker run", [place.file("server.properties", _properties(place))]
     yield "broker", "ensemble", ["--brokers", "1", "--data", place.directory / "with-broker", "--client-port", _port()]
     yield "kafka", "changes", ["--to-topic", "t"]
+    yield "ledgers", "doctor", [place.file("bookie.conf", "bookiePort=1\n")]
     yield "ledgers", "changes", ["--to-log", "t"]
     yield "ledgers", "changes", ["--from-log", "t"]
     yield "kafka", "broker drain", ["1"]

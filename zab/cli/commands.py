@@ -193,6 +193,9 @@ PUBLICATION: Final = Command("brokers.change_feed:Publication", "Publish changes
 CHANGE_LOG: Final = Command("ledger.change_log:ChangeLog", "Keep changes in a log.", "ledgers")
 """What `zab changes --to-log` and `--from-log` load."""
 
+BOOKIE_DOCTOR: Final = Command("operations.bookie_doctor:examine", "Look at a bookie.", "ledgers")
+"""What `zab doctor` loads for the file of a bookie."""
+
 ALIASES: Final = {
     "deleteall": ["delete", "--recursive"],
     "rmr": ["delete", "--recursive"],

@@ -1,4 +1,4 @@
-"""`zab doctor FILE`: whether the member or broker that FILE describes could run on this machine, and with the others.
+"""`zab doctor FILE`: whether the member, broker or bookie that FILE describes could run here, and with the others.
 
 Exit codes: 0 every check passed or was skipped; 1 a check failed; 2 wrong usage.
 """
@@ -6,18 +6,21 @@ Exit codes: 0 every check passed or was skipped; 1 a check failed; 2 wrong usage
 import os
 from collections.abc import Collection, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import trio
 import typer
 from attrs import define
 
+from zab.cli.commands import BOOKIE_DOCTOR
 from zab.cli.exits import REFUSED
 from zab.cli.json_form import JsonOption, json_line
 from zab.cli.operations import broker_doctor
 from zab.cli.operations.options import AdminOption, admin_ports
 from zab.cli.terminal import in_line, say
 from zab.cli.znodes.caller import options_of
+from zab.configuration.properties import PropertiesError, parse_properties
 from zab.host.process.descriptors import for_clients
 from zab.operations import probes
 from zab.operations.admin_client import AdminError, AdminPort
@@ -29,6 +32,13 @@ from zab.tls.stores import StoreError, read_password
 
 __all__ = ["doctor_command"]
 
+BOOKIE_KEYS: Final = frozenset(
+    {
+        *("bookiePort", "bookieId", "journalDirectory", "journalDirectories", "ledgerDirectories"),
+        *("metadataServiceUri", "zkServers", "zkLedgersRootPath"),
+    }
+)
+"""A file with one of these is that of a bookie."""
 _LAG_SUFFIX: Final = "_learner_lag"
 
 
@@ -47,7 +57,7 @@ def doctor_command(
         str,
         typer.Argument(
             metavar="FILE",
-            help="The zoo.cfg of the member here, or the server.properties of the broker.",
+            help="The zoo.cfg of the member here, a broker's server.properties, or a bookie's bk_server.conf.",
             show_default=False,
         ),
     ],
@@ -66,7 +76,9 @@ def doctor_command(
     options = options_of(context)
     ports = admin_ports(admin, options)
     seconds = options.wait_ms / 1000
-    if broker_doctor.is_of_broker(file):
+    if _keys(file) & BOOKIE_KEYS:
+        work = partial(BOOKIE_DOCTOR.load(), file, seconds, syncs)
+    elif broker_doctor.is_of_broker(file):
         work = partial(broker_doctor.examine, file, seconds, syncs)
     else:
         work = partial(_examine, check(file), ports, seconds, syncs)
@@ -75,6 +87,14 @@ def doctor_command(
         say(json_line(_fields(each)) if json else _line(each))
     if not all(each.is_well for each in found):
         raise typer.Exit(REFUSED)
+
+
+def _keys(file: str) -> set[str]:
+    """None for a file that cannot be read."""
+    try:
+        return {entry.key for entry in parse_properties(Path(file).read_text(encoding="utf-8"))}
+    except (OSError, UnicodeDecodeError, PropertiesError):
+        return set()
 
 
 def _fields(found: Check) -> dict[str, Any]:
