@@ -361,6 +361,9 @@ def shorten_tail(directories: Directories, member: int = 0, count: int = 3) -> I
         lost = cut.batches[0].first, frames[-1].batches[-1].zxid
         old_end = log.end
         log.frames = log.frames[: log.frames.index(cut)]
+        while log.frames and not log.frames[-1].batches:
+            # The frame of a start, which has nothing in it: the log ends with the last batch.
+            log.frames.pop()
         log.write()
         return Injected(
             "the tail shortened", member, path, log.end, old_end, lost, frozenset({GAP, DAMAGED, TORN})
