@@ -12,6 +12,8 @@ from zab.ledger.managed.log_info import (
     LogConfig,
     LogInfo,
     LogState,
+    Offload,
+    OffloadState,
     Position,
     check_name,
     cursor_path,
@@ -21,18 +23,33 @@ from zab.ledger.managed.log_info import (
     name_of,
 )
 
+COPY = Offload(state=OffloadState.DONE, uid="a1", uri="/archive", when_ms=19, is_on_bookies=False, rest={"more": 1})
 INFO = LogInfo(
     config=LogConfig(ensemble_size=4, write_quorum=3, ack_quorum=2, digest_type=DigestType.CRC32),
     created_ms=17,
     epoch=7,
     owner="me",
     ledgers=(
-        LedgerInfo(id=41, entries=5, length=50, closed_ms=18, rest={"offload": {"state": "done"}}),
+        LedgerInfo(id=41, entries=5, length=50, closed_ms=18, offload=COPY, rest={"later": {"a": 1}}),
         LedgerInfo(id=60),
     ),
     trimmed=Position(41, -1),
     rest={"later": [1]},
 )
+NO_COPIES = [
+    "done",
+    {},
+    {"state": "gone", "uid": "a", "uri": "/", "when": 1},
+    {"state": "done", "uid": "", "uri": "/", "when": 1},
+    {"state": "done", "uid": "a/b", "uri": "/", "when": 1},
+    {"state": "done", "uid": "a.b", "uri": "/", "when": 1},
+    {"state": "done", "uid": 1, "uri": "/", "when": 1},
+    {"state": "done", "uid": "a", "uri": "", "when": 1},
+    {"state": "done", "uid": "a", "uri": "/" * 1001, "when": 1},
+    {"state": "done", "uid": "a", "uri": "/", "when": "1"},
+    {"state": "done", "uid": "a", "uri": "/", "when": 1, "bookies": 0},
+    {"state": "copying", "uid": "a", "uri": "/", "when": 1, "bookies": False},
+]
 CLOSED = LedgerInfo(id=41, entries=5, length=50, closed_ms=18)
 
 
@@ -72,6 +89,8 @@ def test_what_is_encoded_is_decoded_with_what_is_not_known():
         ("ledgers", [{"id": 1 << 70}]),
         ("ledgers", [{"id": each, "entries": 1} for each in range(LEDGERS_MAX + 1)]),
         ("ledgers", [5]),
+        *(("ledgers", [{"id": 5, "entries": 1, "offload": each}]) for each in NO_COPIES),
+        ("ledgers", [{"id": 5, "offload": {"state": "done", "uid": "a", "uri": "/", "when": 1}}]),
     ],
 )
 def test_what_is_no_list_is_refused(member, value):
@@ -116,3 +135,12 @@ def test_names_are_one_level(name):
 def test_what_is_no_name_is_refused(name):
     with pytest.raises(InvalidLogError):
         check_name(name)
+
+
+def test_a_copy_is_in_the_bytes():
+    copying = Offload(state=OffloadState.COPYING, uid="a1", uri="/archive", when_ms=19)
+    info = LogInfo(ledgers=(CLOSED,)).with_offload(41, copying)
+    assert b'"offload":{"state":"copying","uid":"a1","uri":"/archive","when":19}' in encode_log(info)
+    done = info.with_offload(41, COPY)
+    assert b'"offload":{"bookies":false,"more":1,"state":"done"' in encode_log(done)
+    assert done.ledgers[0].is_on_bookies is False

@@ -7,12 +7,14 @@ nothing that is not closed is ever deleted.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from attrs import evolve
 
 from zab.coordination.operations import Children, Delete, Exists, Get, ZooKeeperError
 from zab.coordination.steps import Steps, read
 from zab.ledger.managed.cursor_state import decode_cursor
-from zab.ledger.managed.log_info import InvalidLogError, LogState
+from zab.ledger.managed.log_info import InvalidLogError, LedgerInfo, LogState
 from zab.ledger.managed.store import PartRefused, Taken, VersionedLog, Written, write_log
 from zab.ledger.managed.trimming import TRIMMED_AT_ONCE_MAX
 from zab.ledger.metadata.ledger_metadata import VersionedMetadata
@@ -20,8 +22,15 @@ from zab.ledger.metadata.paths import ledger_path
 from zab.ledger.store.ledgers import delete_ledger, read_ledger
 
 
-def delete_log(root: str, log: VersionedLog, ended: VersionedMetadata | None, wall_ms: int) -> Steps[Taken | None]:
-    """Delete this owner's log. `ended`: its last ledger, which is closed, and whose end the list does not have."""
+def delete_log(
+    root: str,
+    log: VersionedLog,
+    ended: VersionedMetadata | None,
+    wall_ms: int,
+    left: Callable[[Iterable[LedgerInfo]], None] = lambda _ledgers: None,
+) -> Steps[Taken | None]:
+    """Delete this owner's log. `ended`: its last ledger, which is closed, and whose end the list does not have. `left`:
+    told which ledgers the list no longer names."""
     info = log.info
     if ended is not None and info.open_ledger is not None and info.open_ledger.id == ended.ledger:
         end = ended.metadata
@@ -42,6 +51,7 @@ def delete_log(root: str, log: VersionedLog, ended: VersionedMetadata | None, wa
         if isinstance(written, Taken):
             return written
         if isinstance(written, Written):
+            left(log.info.ledgers[:count])
             log = written.log
     yield from _delete_cursors(root, f"{log.path}/cursors")
     return (yield from _delete_znode(log))

@@ -5,6 +5,7 @@
     LogRoll(token)              ->  Completed(token, Done | Failed)     the open ledger ends, another one follows
     LogTrim(token)              ->  Completed(token, Trimmed | Failed)
     LogTerminate(token)         ->  Completed(token, Terminated | Failed)
+    LogOffload(token)           ->  Completed(token, Offloaded | Failed)
     LogClose(token)             ->  Completed(token, Done | Failed)
     LogDelete(token)            ->  Completed(token, Done | Failed)
 
@@ -56,6 +57,13 @@ class LogTrim:
 
 
 @frozen
+class LogOffload:
+    """Copy every closed ledger that is not in the object store."""
+
+    token: Hashable
+
+
+@frozen
 class LogTerminate:
     """The log ends here, for ever."""
 
@@ -77,8 +85,18 @@ class LogDelete:
     token: Hashable
 
 
-LogCall: TypeAlias = LogAppend | LogCancel | LogRoll | LogTrim | LogTerminate | LogClose | LogDelete
-LogInput: TypeAlias = LogCall | CursorCall | ClientInput
+@frozen
+class LedgerCopied:
+    """The answer to `CopyLedger`. `trouble`: why it is not copied, empty if it is: objects were read back and are
+    right."""
+
+    ledger: int
+    uid: str
+    trouble: str = ""
+
+
+LogCall: TypeAlias = LogAppend | LogCancel | LogRoll | LogTrim | LogOffload | LogTerminate | LogClose | LogDelete
+LogInput: TypeAlias = LogCall | LedgerCopied | CursorCall | ClientInput
 
 # ------------------------------------------------------------------------------------------------------------ outcomes
 
@@ -121,6 +139,8 @@ class LogReason(Enum):
     COORDINATION = "the coordination service refuses"
     NO_SUCH_CURSOR = "there is no such cursor"
     TOO_MANY_CURSORS = "the log has too many cursors"
+    NO_OBJECT_STORE = "no object store is set (LogSettings.offload)"
+    NOT_OFFLOADED = "a ledger could not be copied to the object store"
     LIST_FULL = "its list has room for no more ledgers"
 
 
@@ -157,6 +177,13 @@ class Trimmed:
 
     ledgers: int
     first: Position
+
+
+@frozen
+class Offloaded:
+    """Every ledger that was closed is in the object store; so many were copied for this."""
+
+    ledgers: int
 
 
 @frozen
@@ -202,4 +229,40 @@ class LogEnded:
     unknown: tuple[Position, ...] = ()
 
 
-LogEffect: TypeAlias = Send | Submit | Completed | FragmentShort | BookieFailed | LogOpened | LedgerRolled | LogEnded
+@frozen
+class CopyLedger:
+    """Copy this closed ledger into two objects in `uri`, read them back, compare, and say `LedgerCopied`."""
+
+    ledger: int
+    uid: str
+    uri: str
+    block_bytes: int
+
+
+@frozen
+class ObjectsOf:
+    """The objects of one copy."""
+
+    uri: str
+    ledger: int
+    uid: str
+
+
+@frozen
+class RemoveObjects:
+    """The list no longer names these copies: remove their objects."""
+
+    objects: tuple[ObjectsOf, ...]
+
+
+@frozen
+class SweepObjects:
+    """List the objects of this log in `uri`; then read the list, and remove those of copies that it does not name."""
+
+    uri: str
+
+
+ForObjects: TypeAlias = CopyLedger | RemoveObjects | SweepObjects
+LogEffect: TypeAlias = (
+    Send | Submit | Completed | FragmentShort | BookieFailed | LogOpened | LedgerRolled | LogEnded | ForObjects
+)

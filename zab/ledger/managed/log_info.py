@@ -8,6 +8,7 @@
     info.with_open(ledger)            one more ledger, which is open
     info.with_end(ledger, …)          the open ledger has come to its end; an empty one leaves the list
     info.without(count, …)            the first ledgers are trimmed
+    info.with_offload(ledger, …)      how far its copy in an object store is
 
 Positions are pairs of a ledger and an entry. Ledgers of one list rise, so positions are in the order of the log.
 
@@ -19,6 +20,7 @@ Not here: who may write it, and together with what (`zab.ledger.managed.store`).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from itertools import pairwise
@@ -37,6 +39,9 @@ LEDGERS_MAX: Final = 4_000
 LEDGERS_MANY: Final = 2_000
 """From here on ledgers are rolled later, so that the list grows slower."""
 NAME_BYTES_MAX: Final = 255
+URI_CHARACTERS_MAX: Final = 1_000
+"""The longest name of a directory of copies; the list has it once for each ledger."""
+_UID: Final = re.compile(r"[0-9A-Za-z-]{1,64}", re.ASCII)
 
 
 class InvalidLogError(ValueError):
@@ -78,6 +83,43 @@ class LogConfig:
             raise InvalidLogError(f"quorums are {quorums}, not 1 <= ack <= write <= ensemble")
 
 
+class OffloadState(Enum):
+    """The word that is in the znode."""
+
+    COPYING = "copying"
+    """Objects are being written; nobody reads them."""
+    DONE = "done"
+    """The objects were read back, and are what the bookies have."""
+
+
+@frozen(kw_only=True)
+class Offload:
+    """The copy of a ledger in an object store."""
+
+    state: OffloadState
+    uid: str
+    """Random, of one try to copy it: in the names of its objects."""
+    uri: str
+    """The directory of its objects: a path or a URI."""
+    when_ms: int = 0
+    """When this state began, by the clock of the owner."""
+    is_on_bookies: bool = True
+    """Whether bookies have the ledger, too."""
+    rest: Mapping[str, Any] = field(factory=dict, hash=False)
+
+    def __attrs_post_init__(self) -> None:
+        if not _UID.fullmatch(self.uid):
+            raise InvalidLogError(f"the uid of a copy has letters and digits alone: {self.uid[:80]!r}")
+        if not 1 <= len(self.uri) <= URI_CHARACTERS_MAX:
+            raise InvalidLogError(f"the URI of a copy has {len(self.uri)} characters, not 1 to {URI_CHARACTERS_MAX}")
+        if self.state is not OffloadState.DONE and not self.is_on_bookies:
+            raise InvalidLogError("a ledger whose copy is not done is not on bookies")
+
+    @property
+    def is_done(self) -> bool:
+        return self.state is OffloadState.DONE
+
+
 @frozen(kw_only=True)
 class LedgerInfo:
     """One ledger of the list. entries None: it is open, or its end is not known yet. `rest`: members of the JSON that
@@ -89,6 +131,8 @@ class LedgerInfo:
     """Bytes of payload."""
     closed_ms: int | None = None
     """By the clock of the owner that closed it, milliseconds since 1970."""
+    offload: Offload | None = None
+    """None: it is not in an object store."""
     rest: Mapping[str, Any] = field(factory=dict, hash=False)
 
     @property
@@ -96,6 +140,10 @@ class LedgerInfo:
         """The position of its last entry. It is closed."""
         assert self.entries is not None
         return Position(self.id, self.entries - 1)
+
+    @property
+    def is_on_bookies(self) -> bool:
+        return self.offload is None or self.offload.is_on_bookies
 
 
 @frozen(kw_only=True)
@@ -175,6 +223,12 @@ class LogInfo:
         """No ledger follows."""
         return evolve(self, state=LogState.TERMINATED, terminated=self.last)
 
+    def with_offload(self, ledger: int, offload: Offload) -> LogInfo:
+        """This ledger, which is closed, has this copy."""
+        changed = tuple(evolve(each, offload=offload) if each.id == ledger else each for each in self.ledgers)
+        assert changed != self.ledgers, ledger
+        return evolve(self, ledgers=changed)
+
     def without(self, count: int) -> LogInfo:
         """The first `count` ledgers go."""
         kept = self.ledgers[count:]
@@ -193,6 +247,8 @@ def _broken(info: LogInfo) -> Iterator[str]:
         yield "a ledger that is not the last one has no end"
     if any(each.entries is not None and each.entries < 1 for each in info.ledgers):
         yield "an empty ledger is in the list"
+    if any(each.entries is None and each.offload is not None for each in info.ledgers):
+        yield "a ledger without an end has a copy"
     if info.epoch < 1:
         yield f"the epoch is {info.epoch}"
     if (info.state is LogState.TERMINATED) != (info.terminated is not None) and info.state is not LogState.DELETING:
@@ -264,7 +320,15 @@ def to_json(members: Mapping[str, Any]) -> bytes:
 def _ledger_to_json(each: LedgerInfo) -> dict[str, Any]:
     if each.entries is None:
         return {**each.rest, "id": each.id}
-    return {**each.rest, "id": each.id, "entries": each.entries, "bytes": each.length, "closed": each.closed_ms}
+    members: dict[str, Any] = {"id": each.id, "entries": each.entries, "bytes": each.length, "closed": each.closed_ms}
+    if each.offload is not None:
+        members["offload"] = _offload_to_json(each.offload)
+    return {**each.rest, **members}
+
+
+def _offload_to_json(of: Offload) -> dict[str, Any]:
+    members = {"state": of.state.value, "uid": of.uid, "uri": of.uri, "when": of.when_ms}
+    return {**of.rest, **members, **({} if of.is_on_bookies else {"bookies": False})}
 
 
 def decode_log(data: bytes) -> LogInfo:
@@ -314,6 +378,26 @@ def _ledger_from_json(found: dict[str, Any]) -> LedgerInfo:
         entries=None if entries is None else whole(entries),
         length=whole(found.pop("bytes", 0)),
         closed_ms=None if closed is None else whole(closed),
+        offload=_offload_from_json(found.pop("offload", None)),
+        rest=found,
+    )
+
+
+def _offload_from_json(members: object) -> Offload | None:
+    if members is None:
+        return None
+    if not isinstance(members, dict):
+        raise InvalidLogError(f"no copy of a ledger: {str(members)[:40]}")
+    found = dict(members)
+    uid, uri, is_on_bookies = found.pop("uid"), found.pop("uri"), found.pop("bookies", True)
+    if not isinstance(uid, str) or not isinstance(uri, str) or not isinstance(is_on_bookies, bool):
+        raise InvalidLogError("a copy of a ledger has other members than a uid, a URI, and whether bookies have it")
+    return Offload(
+        state=OffloadState(found.pop("state")),
+        uid=uid,
+        uri=uri,
+        when_ms=whole(found.pop("when")),
+        is_on_bookies=is_on_bookies,
         rest=found,
     )
 

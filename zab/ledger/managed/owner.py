@@ -30,7 +30,7 @@ from itertools import groupby
 from random import Random
 from typing import Any, Final
 
-from attrs import define, evolve
+from attrs import evolve
 
 from zab.coordination.driver import WatchFired
 from zab.coordination.operations import Create, Delete
@@ -60,7 +60,8 @@ from zab.ledger.managed.events import (
     Trimmed,
 )
 from zab.ledger.managed.log_info import LEDGERS_MANY, LEDGERS_MAX, LogConfig, LogInfo, LogState, Position, owner_path
-from zab.ledger.managed.parts import Handlers, Part, Parts
+from zab.ledger.managed.offloading import Offloading
+from zab.ledger.managed.parts import Handlers, Part, Parts, Writing
 from zab.ledger.managed.settings import LogSettings
 from zab.ledger.managed.store import Contended, NoLog, Taken, read_log
 from zab.ledger.managed.succession import (
@@ -84,18 +85,6 @@ from zab.ledger.store.ledgers import ChangeOutcome
 from zab.ledger.writer.admission import SharedBudget
 from zab.ledger.writer.events import Abandon, Cancel, Close, WriterEnded, WriterState
 from zab.ledger.writer.writer import LedgerWriter
-
-
-@define(eq=False)
-class _Writing:
-    """The open ledger."""
-
-    writer: LedgerWriter
-    part: Part
-    since_ms: int
-    rolled_ms: int
-    """When its age alone rolls it."""
-
 
 _OVER: Final = (OwnerState.CLOSED, OwnerState.DELETED, OwnerState.FENCED, OwnerState.FAILED)
 _GOALS: Final = {LogClose: Goal.CLOSE, LogTerminate: Goal.TERMINATE, LogDelete: Goal.DELETE}
@@ -150,7 +139,7 @@ class LogOwner:
             wall_ms=lambda: self.wall_ms,
         )
         self._out: list[Any] = []
-        self._writing: _Writing | None = None
+        self._writing: Writing | None = None
         self._recovering: Part | None = None
         self._next: VersionedMetadata | None = None
         """The open ledger, until it has a writer."""
@@ -168,6 +157,7 @@ class LogOwner:
         self._handlers = Handlers(lambda why: self._fail(LogReason.COORDINATION, why), self._on_expired)
         self._handlers_part = self._parts.add(self._handlers, None, lambda _token, _outcome: None)
         self.cursors = Cursors(self, self._parts, self._out)
+        self.offloading = Offloading(self, self._handlers, rng, self._out)
         self._handlers.offer("claim", self._claim)
 
     # --------------------------------------------------------------------------------------------------- what it shows
@@ -207,7 +197,7 @@ class LogOwner:
         is_open = self.state is OwnerState.OPEN
         times.append(self._trim_at if is_open else self._appends.due_ms)
         if is_open or self.state is OwnerState.TERMINATED:
-            times.append(self.cursors.deadline_ms)
+            times += (self.cursors.deadline_ms, self.offloading.deadline_ms)
         if is_open and self._writing is not None and self._writing.writer.last_pushed >= 0 and self._may_roll:
             times.append(max(self._writing.rolled_ms, self.now_ms + 1))
         return min((each for each in times if each is not None), default=None)
@@ -250,7 +240,7 @@ class LogOwner:
                 self._on_goal(each)
             case WatchFired(path) if self.list.log is not None and path == self.list.known.path:
                 self.look_soon()
-            case _ if self.cursors.takes(each):
+            case _ if self.cursors.takes(each) or self.offloading.takes(each):
                 pass
             case _ if not self.is_over:
                 self._parts.tell(each)
@@ -260,6 +250,7 @@ class LogOwner:
         if self.is_over:
             return False
         now = self.now_ms
+        self.offloading.check_times()
         if self._held_until is not None and self._held_until <= now:
             self._held_until = None
             self._appends.give_up(LogReason.UNDECIDED)
@@ -302,6 +293,8 @@ class LogOwner:
     def cursor_is_taken(self) -> None:
         """Another one has written a cursor's znode: it has the log, too."""
         self._fence()
+
+    offload_is_taken = cursor_is_taken
 
     def cursors_are_loaded(self) -> None:
         """The last cursor's ledger was read."""
@@ -430,7 +423,7 @@ class LogOwner:
         )
         part = self._parts.add(writer, made.ledger, self._answered, is_writer=True, effect=self._on_effect)
         rolled_ms = self.now_ms + of.max_age_ms + self._rng.randrange(of.max_age_ms // 20 + 1)
-        self._writing = _Writing(writer, part, self.now_ms, rolled_ms)
+        self._writing = Writing(writer, part, self.now_ms, rolled_ms)
         self.state = OwnerState.OPEN
         if self._is_told_open:
             self._out.append(LedgerRolled(made.ledger))
@@ -442,6 +435,7 @@ class LogOwner:
         self._out.extend(Completed(token, Done()) for token in rolls)
         part.inputs += self._appends.send_waiting()
         self._trim_soon()
+        self.offloading.soon()
         self._reach_goal()
 
     def _answered(self, token: Hashable, outcome: object) -> None:
@@ -612,10 +606,12 @@ class LogOwner:
             else:
                 self._goal_calls.append(each)
         self._out.append(LogEnded(self.state, LogReason.TERMINATED))
+        self.offloading.soon()
         self._reach_goal()
 
     def _delete(self) -> Steps[None]:
-        ended = yield from delete_log(self.root, self.list.known, self.list.ended, self.wall_ms)
+        removed = self.offloading.removed
+        ended = yield from delete_log(self.root, self.list.known, self.list.ended, self.wall_ms, removed)
         if not isinstance(ended, Taken):
             self._end(OwnerState.DELETED, LogReason.DELETED)
         elif self.list.adopt(ended.current):
@@ -638,7 +634,8 @@ class LogOwner:
 
     def _trim(self) -> Steps[None]:
         retention = self.settings.retention_ms, self.settings.retention_bytes
-        gone = yield from trim_ledgers(self.list, self.root, self.cursors.stored_marks, self.wall_ms, *retention)
+        given = self.wall_ms, *retention, self.offloading.removed
+        gone = yield from trim_ledgers(self.list, self.root, self.cursors.stored_marks, *given)
         if self.list.is_taken:
             self._fence()
         else:
@@ -667,6 +664,7 @@ class LogOwner:
         self._appends.refuse_all(reason)
         self._answer_rolls()
         self._trim_soon()
+        self.offloading.end()
         is_well = self.state in (OwnerState.CLOSED, OwnerState.DELETED)
         for each in self._goal_calls:
             outcome = Done() if is_well or isinstance(each, LogClose) else Failed(reason, ended.detail)
@@ -688,6 +686,7 @@ class LogOwner:
                 self._handlers.offer("hint", self._hint)
                 self.look_soon()
                 self._trim_soon()
+                self.offloading.begin_again()
             case _ if self._next is not None:
                 self._handlers.offer("open", self._open)
             case _ if self._writing is None and self._recovering is None:

@@ -32,6 +32,7 @@ from zab.ledger.metadata.changes import ForbiddenChangeError
 from zab.ledger.metadata.ledger_metadata import InvalidMetadataError
 from zab.ledger.store.events import Answered, BookieLost, BookiesKnown, Completed
 from zab.ledger.wire.messages import AddEntry, WriteLac
+from zab.ledger.writer.writer import LedgerWriter
 
 
 class Core(Protocol):
@@ -54,6 +55,17 @@ class Part:
     is_writer: bool
     effect: Callable[[Any], None]
     inputs: list[Any] = field(factory=list)
+
+
+@define(eq=False)
+class Writing:
+    """The part that writes the open ledger."""
+
+    writer: LedgerWriter
+    part: Part
+    since_ms: int
+    rolled_ms: int
+    """When its age alone rolls it."""
 
 
 class Parts:

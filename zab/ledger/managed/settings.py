@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 from attrs import Attribute, field, frozen
-from attrs.validators import ge, instance_of, optional
+from attrs.validators import ge, instance_of, le, max_len, optional
 
 from zab.ledger.recovery.events import RecoverySettings
 from zab.ledger.writer.settings import WriterSettings
 
 HOUR_MS: Final = 3_600_000
+MIB: Final = 1024 * 1024
+URI_MAX: Final = 500
+"""Characters of the URI of an object store."""
 LAC_MS: Final = 100
 """Readers that follow a log hear of its last entry after so long, if no other entry tells them."""
 
@@ -22,6 +25,33 @@ def _at_least(least: int, default: int) -> Any:
 def _at_most(instance: LogSettings, attribute: Attribute[int], value: int) -> None:
     if value > instance.max_age_ms:
         raise ValueError(f"{attribute.name} {value} is above max_age_ms {instance.max_age_ms}")
+
+
+def _is_absolute(_instance: object, attribute: Any, value: str) -> None:
+    scheme, sep, rest = value.partition("://")
+    if not (scheme and sep and rest) and not value.startswith("/"):
+        raise ValueError(f"{attribute.name} is neither a URI nor a path from the root on: {value[:80]!r}")
+    if sep and "@" in rest.partition("/")[0]:
+        raise ValueError(f"{attribute.name} has a user or password, which the log's list would show to everybody")
+
+
+_URI: Final[Any] = [instance_of(str), max_len(URI_MAX), _is_absolute]
+
+
+@frozen(kw_only=True)
+class OffloadSettings:
+    """Where closed ledgers are copied to. Times are in milliseconds, sizes in bytes."""
+
+    uri: str = field(validator=_URI)
+    """A directory: a path from the root on, or a URI that `pyarrow.fs` takes (`s3://bucket/prefix?region=…`). Access is
+    configured where each process runs, never here: the list of the log has this URI. Below it each log has a directory
+    of its own."""
+    keep_ms: int = _at_least(0, 4 * HOUR_MS)
+    """So long after a ledger was copied bookies have it as well."""
+    block_bytes: int = field(default=MIB, validator=[instance_of(int), ge(1), le(64 * MIB)])
+    """Readers fetch blocks of this size."""
+    retry_ms: int = _at_least(1, 60_000)
+    """The pause after a copy that failed."""
 
 
 @frozen(kw_only=True)
@@ -59,5 +89,7 @@ class LogSettings:
     """The least time between two writes of a cursor."""
     cursor_entries: int = _at_least(1, 50_000)
     """A cursor's ledger with so many states is replaced."""
+    offload: OffloadSettings | None = None
+    """Closed ledgers are copied to this object store. None: they stay on bookies; objects that are there are used."""
     writer: WriterSettings = WriterSettings(explicit_lac_ms=LAC_MS)
     recovery: RecoverySettings = RecoverySettings()

@@ -13,7 +13,7 @@ from typing import Final
 
 from zab.coordination.operations import Delete, Exists
 from zab.coordination.steps import Steps, read
-from zab.ledger.managed.log_info import LogInfo, Position
+from zab.ledger.managed.log_info import LedgerInfo, LogInfo, Position
 from zab.ledger.managed.store import Taken, Written, write_log
 from zab.ledger.managed.succession import Succession
 from zab.ledger.metadata.paths import ledger_path
@@ -48,9 +48,10 @@ def trim_ledgers(
     wall_ms: int,
     retention_ms: int | None,
     retention_bytes: int | None,
+    left: Callable[[Iterable[LedgerInfo]], None] = lambda _ledgers: None,
 ) -> Steps[int]:
     """Trim what may go. In one multi each time: the list without the ledgers, and the ledgers. Returns how many went;
-    with `of.is_taken` another owner has the log."""
+    with `of.is_taken` another owner has the log. `left`: told which ones the list no longer names."""
     gone = 0
     while True:
         log = of.known
@@ -65,6 +66,7 @@ def trim_ledgers(
         written = yield from write_log(log, log.info.without(count), parts)
         if isinstance(written, Written):
             of.adopt(written.log)
+            left(log.info.ledgers[:count])
             gone += count
         elif isinstance(written, Taken) and not of.adopt(written.current):
             return gone
