@@ -53,7 +53,7 @@ WITHOUT = {
 }
 """Commands without `--json`, and why."""
 
-LEDGER_LOG = ("create", "append", "read", "tail", "list", "info", "cursors", "trim", "terminate", "delete")
+LEDGER_LOG = ("create", "append", "read", "tail", "list", "info", "cursors", "trim", "offload", "terminate", "delete")
 LEDGER = ["format", "create", "append", "read", "tail", "close", "recover", "delete", "list", "show", "check", "seal"]
 
 ZNODES = {

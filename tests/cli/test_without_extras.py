@@ -163,6 +163,7 @@ def needing(place: Place) -> Iterator[tuple[str, str, Sequence[object]]]:
     yield "ledgers", "ledger-log list", []
     for name in ("create", "append", "read", "tail", "info", "trim", "terminate", "delete", "cursors"):
         yield "ledgers", f"ledger-log {name}", ["l"]
+    yield "ledgers", "ledger-log offload", ["l", "--to", place.directory]
     for name in ("format", "create", "append", "list"):
         yield "ledgers", f"ledger {name}", []
     for name in ("read", "tail", "close", "recover", "delete", "show", "check"):

@@ -206,3 +206,17 @@ async def test_an_append_that_is_cancelled_while_it_waits_is_not_in_the_log(ense
                 await log.append(b"b")
             await log.append(b"c")
         assert (await payloads(store.read_log("orders"))) in ([b"a", b"c"], [b"a", b"b", b"c"])
+
+
+async def test_a_terminated_log_is_trimmed_by_an_owner_that_comes_later(ensemble) -> None:
+    async with stored(ensemble, 2) as (one, two):
+        async with one.open_log("orders", create=True) as log:
+            await log.append(b"a")
+            await log.roll()
+            await log.append(b"b")
+            await log.terminate()
+        async with two.open_log("orders", settings=LogSettings(retention_bytes=1)) as log:
+            await log.trim()
+            assert len(log.info.ledgers) == 1
+            await log.trim()
+        assert await payloads(two.read_log("orders")) == [b"b"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 import trio
@@ -22,6 +23,7 @@ from zab.ledgers import (
     LedgerState,
     LedgerStore,
     NoSuchLedgerError,
+    OffloadSettings,
     SealedError,
     StoreSettings,
     WriterSettings,
@@ -55,6 +57,10 @@ async def stored(bookies: Bookies, **settings) -> AsyncIterator[LedgerStore]:
 def number_of(bookies: Bookies, bookie: str) -> int:
     [number] = [number for number, each in bookies.members.items() if bookie in (each.address, f"b{number}")]
     return number
+
+
+def files_in(directory: Path) -> list[Path]:
+    return [each for each in directory.rglob("*") if each.is_file()]
 
 
 async def payloads(reader) -> list[bytes]:
@@ -253,3 +259,24 @@ async def test_what_bookies_say_of_a_ledger(started: Bookies) -> None:
         assert (await check_ledger(store, ledger.id, metadata, sample=5)).checked == 10
         await trio.to_thread.run_sync(started.kill, 1)
         assert len((await check_ledger(store, ledger.id, metadata)).silent) == 1
+
+
+async def test_closed_ledgers_of_a_log_move_to_a_directory(started: Bookies, tmp_path: Path) -> None:
+    wanted = [b"%d" % each * (each % 50) for each in range(300)]
+    archive = OffloadSettings(uri=str(tmp_path / "archive"), keep_ms=0, block_bytes=1000)
+    async with stored(started) as store:
+        async with store.open_log("moved", create=True, offload=archive) as log:
+            for number, each in enumerate(wanted):
+                log.append_nowait(each)
+                if number % 100 == 99:
+                    await log.flush()
+                    await log.roll()
+            await until_async(lambda: sum(not each.is_on_bookies for each in log.info.ledgers) == 3)
+            assert log.offload_trouble == ""
+        for each in (await store.log_info("moved")).ledgers[:3]:
+            with pytest.raises(NoSuchLedgerError):
+                await store.metadata(each.id)
+        assert [each.payload async for each in store.read_log("moved")] == wanted
+        assert len(files_in(tmp_path)) == 6
+        await store.delete_log("moved")
+        assert not files_in(tmp_path)

@@ -9,7 +9,7 @@ to bookies (`bookie_link`, `connection`) and the session of a client of the coor
 from zab.ledger.entries.digests import DigestType
 from zab.ledger.entries.envelope import Entry
 from zab.ledger.managed.log_info import LogConfig, LogInfo, Position
-from zab.ledger.managed.settings import LogSettings
+from zab.ledger.managed.settings import LogSettings, OffloadSettings
 from zab.ledger.metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from zab.ledger.placement.placement import PlacementSettings
 from zab.ledger.reader.events import ReaderSettings
@@ -50,6 +50,9 @@ from zab.ledgers.log_errors import (
     NoSuchCursorError,
     NoSuchLogError,
     NotWritableError,
+    OffloadDamagedError,
+    OffloadError,
+    OffloadUnavailableError,
     TrimmedError,
 )
 from zab.ledgers.log_reading import LogEntries, LogEntry
@@ -110,6 +113,10 @@ __all__ = [
     "NotConfirmedError",
     "NotEnoughBookiesError",
     "NotWritableError",
+    "OffloadDamagedError",
+    "OffloadError",
+    "OffloadSettings",
+    "OffloadUnavailableError",
     "PlacementSettings",
     "Position",
     "Protocol",

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from random import Random
-from typing import ParamSpec
+from typing import Any, ParamSpec, TypeVar
 
 from zab.client import Client
 from zab.ledgers.connection import BookieConnection
@@ -25,6 +25,7 @@ from zab.ledgers.store import LedgerStore
 __all__ = ["open_store"]
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @asynccontextmanager
@@ -65,7 +66,7 @@ class AsyncioLoop:
         self._armed_ms: int | None = None
         self._failure: BaseException | None = None
         self._task = asyncio.current_task()
-        self._dialling: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, turn: Callable[[], int | None]) -> None:
         self._turn = turn
@@ -76,10 +77,10 @@ class AsyncioLoop:
         self._turn = lambda: None
         if self._timer is not None:
             self._timer.cancel()
-        dialling = list(self._dialling)
-        for task in dialling:
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*dialling, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
@@ -92,9 +93,22 @@ class AsyncioLoop:
     def dial(self, connection: BookieConnection, host: str, port: int) -> AsyncioTransport:
         transport = AsyncioTransport(self, connection)
         task = self._loop.create_task(self._open(transport, host, port))
-        self._dialling.add(task)
-        task.add_done_callback(self._dialling.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return transport
+
+    def start(self, task: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        started = self._loop.create_task(task())
+        self._tasks.add(started)
+        started.add_done_callback(self._started_is_over)
+
+    def _started_is_over(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self.call(task.result)
+
+    async def in_thread(self, do: Callable[[], T]) -> T:
+        return await asyncio.to_thread(do)
 
     async def _open(self, transport: AsyncioTransport, host: str, port: int) -> None:
         try:

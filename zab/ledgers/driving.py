@@ -17,7 +17,7 @@ One thread at a time runs this code: with the client of threads, the one that ho
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from heapq import heappop, heappush
 from typing import Any, Protocol
@@ -50,6 +50,12 @@ class Loop(Dialler, Protocol):
 
     def soon(self) -> None:
         """Call `turn` soon. May be called again before that."""
+
+    def start(self, task: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run this beside everything else, until the store ends."""
+
+    async def in_thread(self, do: Callable[[], Any]) -> Any:
+        """What this returns or raises, which blocks, and leaves the store alone."""
 
 
 class Driven:
@@ -254,6 +260,14 @@ class Driving:
         link = self._links.get(bookie)
         if link is not None:
             link.hang_up(status)
+
+    def start(self, task: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run this beside everything else, until the store ends."""
+        self._loop.start(task)
+
+    async def in_thread(self, do: Callable[[], Any]) -> Any:
+        """What this returns or raises, which blocks, and leaves the store alone."""
+        return await self._loop.in_thread(do)
 
     def close(self) -> None:
         """End every connection."""

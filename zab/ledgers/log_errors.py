@@ -9,6 +9,9 @@
        ├─ LogTerminatedError
        ├─ LogClosedError         this owner was closed by its caller
        ├─ ContendedError         others claim the log again and again
+       ├─ OffloadError           closed ledgers could not be copied to the object store
+       │   ├─ OffloadUnavailableError   a copy cannot be read now
+       │   └─ OffloadDamagedError       a copy is not what was written
        ├─ TrimmedError           what is to be read is gone; `first`
        ├─ LogDamagedError        the list contradicts its ledgers
        └─ LogContentError        it is no log of changes, or not of those that are asked for
@@ -81,6 +84,18 @@ class TrimmedError(LogError):
         self.first = first
 
 
+class OffloadError(LogError):
+    """A closed ledger could not be copied to the object store, or no store is set. Nothing is lost by that."""
+
+
+class OffloadUnavailableError(OffloadError):
+    """The copy of a ledger cannot be read now; it may be tried again."""
+
+
+class OffloadDamagedError(OffloadError):
+    """The copy of a ledger is not what was written."""
+
+
 class LogDamagedError(LogError):
     """The list contradicts the ledgers that it names: somebody else has written or deleted one."""
 
@@ -103,6 +118,8 @@ _KINDS: dict[LogReason, type[LogError]] = {
     LogReason.NO_SUCH_CURSOR: NoSuchCursorError,
     LogReason.TOO_MANY_CURSORS: NotWritableError,
     LogReason.LIST_FULL: NotWritableError,
+    LogReason.NO_OBJECT_STORE: OffloadError,
+    LogReason.NOT_OFFLOADED: OffloadError,
 }
 
 

@@ -1,8 +1,9 @@
 """Reading a managed ledger: from a position on, across its ledgers, without taking it over.
 
-A ledger is read up to its end, then the next one of the list. While an owner changes there may be none for a moment:
-then the list is read again after `GAP_S`. Entries that are not confirmed are never read, so a takeover takes nothing
-back.
+A ledger is read up to its end, then the next one of the list. One that bookies no longer have is read from its copy in
+an object store (`copies`); so is one that bookies fail to deliver, if it has a copy. While an owner changes there may
+be none for a moment: then the list is read again after `GAP_S`. Entries that are not confirmed are never read, so a
+takeover takes nothing back.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from attrs import frozen
 
 from zab.client import Client
 from zab.coordination.steps import Steps
-from zab.ledger.managed.log_info import LogInfo, LogState, Position
+from zab.ledger.managed.log_info import LedgerInfo, LogInfo, LogState, Position
 from zab.ledger.managed.store import VersionedLog, read_log
+from zab.ledgers.copies import CopyEntries, CopyReader, open_copy
 from zab.ledgers.driving import Driving
-from zab.ledgers.errors import LacUnknownError, NoSuchLedgerError
-from zab.ledgers.log_errors import NoSuchLogError, TrimmedError
+from zab.ledgers.errors import DigestError, EntryLostError, LacUnknownError, NoSuchLedgerError, ReadUnavailableError
+from zab.ledgers.log_errors import NoSuchLogError, OffloadError, TrimmedError
 from zab.ledgers.parts import Parts
 from zab.ledgers.reading import Entries, LedgerReader
 from zab.ledgers.settings import StoreSettings
@@ -88,8 +90,10 @@ class LogEntries(AsyncIterator[LogEntry]):
         self._is_following = is_following
         self._known_end = known_end
         self._skips: Callable[[Position], bool] = lambda _position: False
-        self._reader: LedgerReader | None = None
-        self._entries: Entries | None = None
+        self._reader: LedgerReader | CopyReader | None = None
+        self._entries: Entries | CopyEntries | None = None
+        self._failed = -1
+        """The ledger that bookies did not deliver."""
         self._is_over = False
 
     def skip(self, skips: Callable[[Position], bool]) -> None:
@@ -118,6 +122,11 @@ class LogEntries(AsyncIterator[LogEntry]):
             except NoSuchLedgerError:
                 self._leave()
                 continue
+            except (EntryLostError, ReadUnavailableError, DigestError, OffloadError):
+                if not await self._is_elsewhere():
+                    raise
+                self._leave()
+                continue
             self._after = position = Position(self._reader.id, entry.entry)
             if not self._skips(position):
                 return LogEntry(position, entry.payload)
@@ -138,7 +147,7 @@ class LogEntries(AsyncIterator[LogEntry]):
                 after = after if here is None else Position(here.id, -1)
             if here is not None:
                 try:
-                    self._reader = await self._store.open_no_recovery(here.id, self._password)
+                    self._reader = await self._open_reader(here)
                 except NoSuchLedgerError:
                     await self._store.zk.sleep(GAP_S)
                     continue
@@ -147,12 +156,37 @@ class LogEntries(AsyncIterator[LogEntry]):
                 return False
             await self._store.zk.sleep(GAP_S)
 
+    async def _open_reader(self, here: LedgerInfo) -> LedgerReader | CopyReader:
+        copy = here.offload
+        if copy is None or not copy.is_done or (copy.is_on_bookies and here.id != self._failed):
+            return await self._store.open_no_recovery(here.id, self._password)
+        try:
+            return await open_copy(self._store.parts, self._name, here.id, copy, self._password)
+        except OffloadError:
+            now = (await log_info(self._store, self._name)).at(here.id)
+            if now is not None and now.offload is not None and now.offload.uid == copy.uid:
+                raise
+            # It was trimmed meanwhile.
+            raise NoSuchLedgerError("it is gone", here.id) from None
+
+    async def _is_elsewhere(self) -> bool:
+        """What could not be read is in an object store by now, or is gone."""
+        assert self._reader is not None
+        here = (await log_info(self._store, self._name)).at(self._reader.id)
+        if here is None:
+            return True
+        if isinstance(self._reader, CopyReader) or here.offload is None or not here.offload.is_done:
+            return False
+        self._failed = here.id
+        return True
+
     async def _begin(self, ledger: int, first: int) -> bool:
         assert self._reader is not None
         self._after = Position(ledger, first - 1)
         if self._is_following or self._reader.metadata.is_closed:
             self._entries = self._reader.tail(first)
             return True
+        assert isinstance(self._reader, LedgerReader)
         end = self._known_end()
         if end is None:
             last = await _last_confirmed(self._reader)

@@ -26,6 +26,7 @@ from zab.ledger.managed.cursor_events import (
     CursorProperties,
 )
 from zab.ledger.managed.events import (
+    CopyLedger,
     Failed,
     LogAppend,
     LogAppended,
@@ -35,11 +36,15 @@ from zab.ledger.managed.events import (
     LogDelete,
     LogEnded,
     LogNotAppended,
+    LogOffload,
     LogOpened,
     LogRoll,
     LogTerminate,
     LogTrim,
+    Offloaded,
     OwnerState,
+    RemoveObjects,
+    SweepObjects,
     Terminated,
     Trimmed,
 )
@@ -48,6 +53,7 @@ from zab.ledger.managed.owner import LogOwner
 from zab.ledger.wire.status import Status
 from zab.ledger.writer.events import BookieFailed, FragmentShort
 from zab.ledgers.call import Call
+from zab.ledgers.copying import LogObjects
 from zab.ledgers.errors import LedgerError
 from zab.ledgers.log_errors import log_error
 from zab.ledgers.log_reading import LogEntries, StoreOfLogs
@@ -105,6 +111,7 @@ class ManagedLog:
         self._on_end: list[Callable[[], None]] = []
         self.short_fragments: list[FragmentShort] = []
         """Fragments of its ledgers with entries on fewer bookies than their write sets have: to be repaired."""
+        self._objects = LogObjects(store, self)
         self._driven = store.driving.drive(core, self._on_effect)
         store.parts.open_writers[self] = None
 
@@ -143,6 +150,7 @@ class ManagedLog:
         while self._core.state not in (OwnerState.OPEN, OwnerState.TERMINATED):
             if self._ended is not None:
                 if is_deleted and self._ended.state is OwnerState.DELETED:
+                    await self._objects.settled()
                     return
                 raise self.error_of(self._ended)
             await self._changed()
@@ -199,7 +207,19 @@ class ManagedLog:
     async def trim(self) -> Trimmed:
         """Delete the ledgers that `LogSettings` no longer keep, and that every cursor has consumed."""
         trimmed: Trimmed = await self._ask(LogTrim)
+        await self._objects.settled()
         return trimmed
+
+    async def offload(self) -> int:
+        """Copy every closed ledger to the object store of `LogSettings.offload` now, and let bookies drop those whose
+        time is over; returns how many were copied. Raises OffloadError; the next try is made by itself."""
+        offloaded: Offloaded = await self._ask(LogOffload)
+        return offloaded.ledgers
+
+    @property
+    def offload_trouble(self) -> str:
+        """Why the last copy failed, or the last objects could not be removed; empty if nothing is wrong."""
+        return self._core.offloading.trouble or self._objects.trouble
 
     async def terminate(self) -> Position:
         """End the log, for ever; returns its last position. It can be read, and cursors go on."""
@@ -209,6 +229,7 @@ class ManagedLog:
     async def delete(self) -> None:
         """Delete the log, with its ledgers and cursors. This owner is over then."""
         await self._ask(LogDelete)
+        await self._objects.settled()
 
     async def close(self, *, drain: bool = True) -> None:
         """Stop to own the log: everything that was appended is acknowledged, the ledger gets its end, and the next
@@ -216,6 +237,7 @@ class ManagedLog:
         unknown. A second call does nothing."""
         if self._ended is None or self.state is OwnerState.TERMINATED:
             await self._ask(LogClose, drain)
+        await self._objects.settled()
 
     async def _ask(self, question: Callable[..., Any], *given: Any) -> Any:
         call = self._store.parts.call()
@@ -305,6 +327,10 @@ class ManagedLog:
     def core(self) -> LogOwner:
         return self._core
 
+    @property
+    def password(self) -> bytes:
+        return self._core.password
+
     def call(self) -> Call:
         """A token to wait for."""
         return self._store.parts.call()
@@ -322,6 +348,8 @@ class ManagedLog:
             case BookieFailed(bookie, why):
                 if why == Status.TIMED_OUT.value:
                     self._store.driving.hang_up(bookie, Status.TIMED_OUT)
+            case CopyLedger() | RemoveObjects() | SweepObjects():
+                self._objects.take(effect)
             case FragmentShort():
                 self.short_fragments.append(effect)
             case LogOpened():
@@ -330,6 +358,7 @@ class ManagedLog:
                 self._ended = effect
                 self._wake()
                 if state is not OwnerState.TERMINATED:
+                    self._objects.end()
                     self._store.driving.release(self._driven)
                     self._store.parts.open_writers.pop(self, None)
                     for call in self._on_end:

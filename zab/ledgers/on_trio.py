@@ -89,6 +89,10 @@ class TrioLoop:
         assert self._nursery is not None
         self._nursery.start_soon(task)
 
+    async def in_thread(self, do: Callable[[], T]) -> T:
+        # A file system may hang for minutes; nobody waits for it at the end of the store.
+        return await trio.to_thread.run_sync(do, abandon_on_cancel=True)
+
 
 class TrioTransport:
     """One connection to one bookie."""

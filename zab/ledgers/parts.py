@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from attrs import define, field
@@ -11,6 +12,7 @@ from zab.ledger.placement.placement import Placement
 from zab.ledger.writer.admission import SharedBudget
 from zab.ledgers.call import Call
 from zab.ledgers.driving import Driving
+from zab.ledgers.objects import Objects, open_objects
 from zab.ledgers.settings import StoreSettings
 
 
@@ -24,6 +26,8 @@ class Parts:
     budget: SharedBudget
     driving: Driving
     open_writers: dict[Any, None] = field(factory=dict)
+    open_objects: Callable[[str], Objects] = open_objects
+    """Where copies of ledgers are."""
 
     def call(self) -> Call:
         """A token to wait for."""

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from random import Random
 from typing import Any, Final, Self
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from zab.client import Client, Place, ZabError
 from zab.coordination.operations import Get
@@ -27,7 +27,7 @@ from zab.ledger.entries.digests import DigestType
 from zab.ledger.entries.ids import BookieId
 from zab.ledger.managed.log_info import LogConfig, LogInfo, Position, check_name
 from zab.ledger.managed.owner import LogOwner
-from zab.ledger.managed.settings import LogSettings
+from zab.ledger.managed.settings import LogSettings, OffloadSettings
 from zab.ledger.managed.store import list_logs
 from zab.ledger.metadata.ledger_metadata import Fragment, InvalidMetadataError, LedgerMetadata, VersionedMetadata
 from zab.ledger.metadata.paths import ledger_path
@@ -298,19 +298,21 @@ class LedgerStore:
         create: bool = False,
         config: LogConfig | None = None,
         settings: LogSettings | None = None,
+        offload: OffloadSettings | None = None,
         password: bytes = b"",
         address: bytes = b"",
     ) -> OpeningLog:
         """Take a managed ledger over: the owner before, if it lives, can append nothing more. `async with
         store.open_log(…) as log`, or `log = await store.open_log(…)`, whose caller closes it.
 
-        `create`: with `config`, if there is none. `password`: of all its ledgers. `address`: where other processes can
-        find this owner, a hint. A log that is terminated opens, too; nothing can be appended to it. Raises
-        NoSuchLogError, ContendedError.
+        `create`: with `config`, if there is none. `offload`: in place of that field of `settings`. `password`: of all
+        its ledgers. `address`: where other processes can find this owner, a hint. A log that is terminated opens, too;
+        nothing can be appended to it. Raises NoSuchLogError, ContendedError.
         """
-        return OpeningLog(
-            lambda: self._open_log(name, (config or LogConfig()) if create else None, settings, password, address)
-        )
+        made = (config or LogConfig()) if create else None
+        of = settings or LogSettings(recovery=self.settings.recovery)
+        wanted = of if offload is None else evolve(of, offload=offload)
+        return OpeningLog(lambda: self._open_log(name, made, wanted, password, address))
 
     async def _open_log(
         self,

@@ -87,3 +87,36 @@ def test_what_is_no_name_or_position_is_refused(zab: Zab, words: tuple[str, ...]
 def test_a_log_that_is_not_there(zab: Zab, lines: Path) -> None:
     for words in (("append", "gone", "--file", lines), ("info", "gone"), ("delete", "gone"), ("tail", "gone")):
         assert "no such log" in zab(*words, code=1).err
+
+
+def test_closed_ledgers_go_to_a_directory_and_are_read_from_there(zab: Zab, lines: Path, tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    zab("create", "old")
+    for _ in range(2):
+        zab("append", "old", "--file", lines)
+    assert zab.json("offload", "old", "--to", archive) == [{"log": "old", "count": 2, "dropped": 0}]
+    assert [each["offload"] for each in zab.json("info", "old")[0]["ledgers"]] == ["done", "done"]
+    assert "bookies, objects" in zab("info", "old").out
+    assert zab.json("offload", "old", "--to", archive, "--keep-ms", 0) == [{"log": "old", "count": 0, "dropped": 2}]
+    [info] = zab.json("info", "old")
+    assert [each["is_on_bookies"] for each in info["ledgers"]] == [False, False]
+    assert info["ledgers"][0]["uri"].startswith(str(archive))
+    assert zab("read", "old").out == "one\ntwo\nthree\n" * 2
+    names = sorted(path.suffix for path in archive.rglob("*.*"))
+    assert names == [".data", ".data", ".index", ".index"]
+    for path in archive.rglob("*.index"):
+        path.unlink()
+    assert "cannot be read" in zab("read", "old", code=1).err
+    zab("delete", "old")
+    assert not list(archive.rglob("*.*"))
+
+
+def test_an_archive_that_cannot_be_used_is_told(zab: Zab, lines: Path) -> None:
+    zab("create", "kept")
+    zab("append", "kept", "--file", lines)
+    assert "--to" in zab("offload", "kept", "--to", "archive", code=2).err
+    assert "password" in zab("offload", "kept", "--to", "s3://key:secret@bucket", code=2).err
+    assert "could not be copied" in zab("offload", "kept", "--to", lines, code=1).err
+    assert "could not be copied" in zab("offload", "kept", "--to", "nothing://here", code=1).err
+    assert zab("read", "kept").out == "one\ntwo\nthree\n"
+    zab("delete", "kept")

@@ -58,8 +58,8 @@ def claim_again_and_append_again(patch: Patch) -> None:
 def delete_ledgers_before_the_list(patch: Patch) -> None:
     """M8: trimming deletes, and then says so."""
 
-    def trimming_first(of: Succession, root: str, marks: Callable[[], Any], wall_ms: int, *limits: Any) -> Steps[int]:
-        count = trimming.trimmable(of.info, marks(), wall_ms, *limits)
+    def trimming_first(of: Succession, root: str, marks: Callable[[], Any], wall_ms: int, *given: Any) -> Steps[int]:
+        count = trimming.trimmable(of.info, marks(), wall_ms, *given[:2])
         for each in of.info.ledgers[:count]:
             yield (Delete(ledger_path(root, each.id), ANY_VERSION),)
         if count:

@@ -2,9 +2,9 @@
 
 The name is next to `zab ledger` in the help; `zab log` prints the transactions of a member's log.
 
-A log has one owner at a time. `append`, `trim`, `terminate`, `delete` and `cursors` take it over for as long as they
-run. If another owner is there, they ask for `--take-over`, since it can append nothing more then. `read`, `tail`,
-`info` and `list` take nothing over.
+A log has one owner at a time. `append`, `trim`, `offload`, `terminate`, `delete` and `cursors` take it over for as long
+as they run. If another owner is there, they ask for `--take-over`, since it can append nothing more then. `read`,
+`tail`, `info` and `list` take nothing over.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from zab.cli.ledger.options import (
 from zab.cli.ledger.writing import UNDER_WAY_MAX, opened_file, payloads_of
 from zab.cli.progress import Told, progress
 from zab.cli.terminal import in_line, say
-from zab.ledger.managed.log_info import InvalidLogError, check_name, owner_path
+from zab.ledger.managed.log_info import InvalidLogError, LedgerInfo, check_name, owner_path
+from zab.ledger.managed.settings import KEEP_MS
 from zab.ledger.writer.settings import ENTRY_BYTES_MAX, WriterSettings
 from zab.ledgers import (
     ROOT,
@@ -47,6 +48,7 @@ from zab.ledgers import (
     LogTicket,
     ManagedLog,
     NoSuchLogError,
+    OffloadSettings,
     Position,
     StoreSettings,
 )
@@ -275,13 +277,20 @@ def info_command(context: typer.Context, name: NameArgument, json: JsonOption = 
         quorums = f"{config.ensemble_size}/{config.write_quorum}/{config.ack_quorum}"
         say(f"{in_line(name)}: {info.state.value}, owner {info.epoch}, {quorums}")
         rows = [
-            (str(each.id), cell(each.entries), cell(None if each.entries is None else each.length))
+            (str(each.id), cell(each.entries), cell(None if each.entries is None else each.length), _places(each))
             for each in info.ledgers
         ]
-        for text in columns([("ledger", "entries", "bytes"), *rows]):
+        for text in columns([("ledger", "entries", "bytes", "where"), *rows]):
             say(text)
 
     perform(context, work)
+
+
+def _places(each: LedgerInfo) -> str:
+    """Where a ledger is."""
+    if each.offload is None or not each.offload.is_done:
+        return "bookies"
+    return "bookies, objects" if each.is_on_bookies else "objects"
 
 
 def _shown(name: str, info: LogInfo) -> dict[str, Any]:
@@ -301,6 +310,9 @@ def _shown(name: str, info: LogInfo) -> dict[str, Any]:
                 "ledger": each.id,
                 "count": each.entries,
                 "length": None if each.entries is None else each.length,
+                "is_on_bookies": each.is_on_bookies,
+                "offload": None if each.offload is None else each.offload.state.value,
+                "uri": None if each.offload is None else each.offload.uri,
             }
             for each in info.ledgers
         ],
@@ -342,6 +354,49 @@ def trim_command(
             say(f"{count} ledgers of log {in_line(name)} are deleted, it begins after {first}")
 
     perform(context, work)
+
+
+@ledger_log_app.command("offload")
+def offload_command(
+    context: typer.Context,
+    name: NameArgument,
+    uri: Annotated[
+        str,
+        typer.Option("--to", metavar="URI", help="The object store: a path, or a URI as s3://bucket/prefix?region=…"),
+    ],
+    keep_ms: Annotated[
+        int, typer.Option("--keep-ms", min=0, help="Bookies have a ledger for so long after it was copied.")
+    ] = KEEP_MS,
+    take_over: TakeOverOption = False,
+    password: PasswordOption = "",
+    password_file: PasswordFileOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Copy all closed ledgers to an object store; bookies drop those that have been there for long."""
+    key = password_of(password, password_file)
+    try:
+        offload = OffloadSettings(uri=uri, keep_ms=keep_ms)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--to") from None
+
+    async def work(store: LedgerStore) -> None:
+        before = await store.log_info(_named(name))
+        async with await _owned(store, name, take_over, key, offload=offload) as log:
+            count = await log.offload()
+            dropped = _on_bookies(before) - _on_bookies(log.info)
+            trouble = log.offload_trouble
+        if json:
+            say(json_line({"log": name, "count": count, "dropped": len(dropped)}))
+        else:
+            say(f"{count} ledgers of log {in_line(name)} are copied, bookies dropped {len(dropped)}")
+        if trouble:
+            say(f"zab: leftovers were not removed: {in_line(trouble)}", sys.stderr)
+
+    perform(context, work)
+
+
+def _on_bookies(info: LogInfo) -> set[int]:
+    return {each.id for each in info.ledgers if each.is_on_bookies}
 
 
 @ledger_log_app.command("terminate")

@@ -105,7 +105,7 @@ def begin_copy(of: Succession, uid: str, uri: str, wall_ms: int) -> Steps[tuple[
         copy = Offload(state=OffloadState.COPYING, uid=uid, uri=uri, when_ms=wall_ms)
         written = yield from write_log(log, log.info.with_offload(each.id, copy))
         if isinstance(written, Written):
-            of.adopt(written.log)
+            of.wrote(written.log)
             return each, each.offload
         if isinstance(written, Taken) and not of.adopt(written.current):
             return None
@@ -123,7 +123,7 @@ def end_copy(of: Succession, ledger: int, uid: str, wall_ms: int) -> Steps[bool]
         copy = evolve(each.offload, state=OffloadState.DONE, when_ms=wall_ms)
         written = yield from write_log(log, log.info.with_offload(ledger, copy))
         if isinstance(written, Written):
-            of.adopt(written.log)
+            of.wrote(written.log)
             return True
         if isinstance(written, Taken) and not of.adopt(written.current):
             return False
@@ -147,7 +147,7 @@ def drop_from_bookies(of: Succession, root: str, wall_ms: int, keep_ms: int) -> 
         parts = [Delete(path) for path, found in zip(paths, there, strict=True) if not found.is_missing]
         written = yield from write_log(log, info, parts)
         if isinstance(written, Written):
-            of.adopt(written.log)
+            of.wrote(written.log)
             gone += len(due)
         elif isinstance(written, Taken) and not of.adopt(written.current):
             return gone

@@ -11,6 +11,7 @@ from zab.ledger.recovery.events import RecoverySettings
 from zab.ledger.writer.settings import WriterSettings
 
 HOUR_MS: Final = 3_600_000
+KEEP_MS: Final = 4 * HOUR_MS
 MIB: Final = 1024 * 1024
 URI_MAX: Final = 500
 """Characters of the URI of an object store."""
@@ -46,7 +47,7 @@ class OffloadSettings:
     """A directory: a path from the root on, or a URI that `pyarrow.fs` takes (`s3://bucket/prefix?region=…`). Access is
     configured where each process runs, never here: the list of the log has this URI. Below it each log has a directory
     of its own."""
-    keep_ms: int = _at_least(0, 4 * HOUR_MS)
+    keep_ms: int = _at_least(0, KEEP_MS)
     """So long after a ledger was copied bookies have it as well."""
     block_bytes: int = field(default=MIB, validator=[instance_of(int), ge(1), le(64 * MIB)])
     """Readers fetch blocks of this size."""

@@ -185,6 +185,11 @@ class Succession:
             self.log = found
         return True
 
+    def wrote(self, now: VersionedLog) -> None:
+        """This owner has written the list. A terminated log is not claimed, so the list does not show whose write it
+        was."""
+        self.log = now
+
     def check(self) -> Check:
         """For a multi that only the owner of this list may write."""
         return Check(self.known.path, self.known.version)

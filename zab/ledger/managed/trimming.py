@@ -65,7 +65,7 @@ def trim_ledgers(
         parts = [Delete(path) for path, each in zip(paths, there, strict=True) if not each.is_missing]
         written = yield from write_log(log, log.info.without(count), parts)
         if isinstance(written, Written):
-            of.adopt(written.log)
+            of.wrote(written.log)
             left(log.info.ledgers[:count])
             gone += count
         elif isinstance(written, Taken) and not of.adopt(written.current):
