@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from tests.cli.commands import Run, started
+from tests.cli.json_page import check
 from tests.ledgers.memory_bookies import memory_bookies_beside
 from tests.rigs.bookie import bookies
 from tests.rigs.in_process import members_here
@@ -126,6 +127,20 @@ def test_one_that_is_killed_before_its_first_change_goes_on_from_its_beginning(r
     assert is_same(kept(run, log), followed(run, root, 10)[4:])
 
 
+def test_changes_read_with_a_log_are_those_of_servers_where_they_have_them(run: Run, hosts: str, log: str) -> None:
+    root = f"/{log}"
+    trio.run(change, hosts, root, 2)
+    assert run("changes", "--to-log", log, "--since", "0", "--prefix", root, "--count", 4) == 0, run.err
+    words = ["changes", "--from-log", log, "--since", "0", "--prefix", root, "--count", 7, "--json"]
+    assert run(*words) == 0, run.err
+    assert f"following {root} from 0x0" in run.err
+    told = [json.loads(line) for line in run.out.splitlines()]
+    for each in told:
+        check("changes", each)
+    assert told == followed(run, root, 7)
+    assert run("changes", "--from-log", log, "--timeout", 0.5) == 124
+
+
 def test_a_second_process_takes_the_log_over_and_the_first_ends_though_nothing_changes(
     run: Run, hosts: str, log: str
 ) -> None:
@@ -235,6 +250,8 @@ def test_the_log_goes_on_where_the_servers_log_no_longer_reaches(
         follow = ["changes", "--since", "0", "--prefix", "/app", "--from-log", "tree", "--count", total]
         assert run(*follow, "--json") == 0, run.err
         told = [json.loads(line) for line in run.out.splitlines()]
+        for each in told:
+            check("changes", each)
         assert len(told) == total
         paths = ["/app"] + [f"/app{part}" for each in range(total // 3) for part in (f"/n{each}", "", f"/n{each}")]
         assert [each["path"] for each in told] == paths
