@@ -51,7 +51,8 @@ def test_the_commands(bookies: Bookies) -> None:
 
 
 @pytest.mark.parametrize(("code", "said"), PROGRAMS)
-def test_a_program(bookies: Bookies, code: str, said: str) -> None:
+def test_a_program(bookies: Bookies, code: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(code.replace("127.0.0.1:2181", bookies.ensemble.hosts), {})
