@@ -154,13 +154,18 @@ async def _read(entries: zab.ledgers.Entries | zab.ledgers.LogEntries, recording
     start = now()
     try:
         async for entry in entries:
-            position = entry.position if isinstance(entry, LogEntry) else (entry.ledger, entry.entry)
-            records.append(Record(Place(*position), entry.payload.decode()))
+            records.append(record_of(entry))
             if len(records) >= TOGETHER:
                 note()
                 start = now()
     finally:
         note()
+
+
+def record_of(entry: zab.ledgers.Entry | LogEntry) -> Record:
+    """A value, and its place."""
+    position = entry.position if isinstance(entry, LogEntry) else (entry.ledger, entry.entry)
+    return Record(Place(*position), entry.payload.decode())
 
 
 def _begin(recording: Recording, stream: str, place: Place) -> None:

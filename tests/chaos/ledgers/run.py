@@ -26,10 +26,10 @@ import zab.ledgers
 from tests.chaos.checker import Violation
 from tests.chaos.faults import can_mount, small_disk
 from tests.chaos.ledgers.checker import check
-from tests.chaos.ledgers.clients import LOG
+from tests.chaos.ledgers.clients import LOG, record_of
 from tests.chaos.ledgers.cluster import BOOKIES, MEMBERS, Cluster, cluster
 from tests.chaos.ledgers.faults import Faults
-from tests.chaos.ledgers.history import End, History, Outcome, Place, Record
+from tests.chaos.ledgers.history import End, History, Outcome, Record
 from tests.chaos.ledgers.recording import Recorded, now
 from tests.rigs.namespaces import Namespaces, namespaces
 from tests.rigs.processes import GuardedProcess, ended
@@ -144,26 +144,40 @@ async def last_reading(
     async with connect(hosts) as zk, zab.ledgers.open_store(zk) as store:
         for number, ledger in enumerate(ledgers):
             start = now()
-            try:
-                finals[str(ledger)], last = await _patiently(lambda ledger=ledger: _whole(store, ledger))
-            except LedgerError as error:
-                complaints.append(f"read at the end: {error}")
-                continue
+            last = await _patiently(lambda ledger=ledger: _end_of(store, ledger))
             given = {"stream": str(ledger), "ledger": ledger, "last": last}
             ends.append(End(client="last", number=number, start=start, end=now(), **given))
+            finals[str(ledger)] = await _patiently(lambda ledger=ledger: _whole(store, ledger, complaints))
         async with store.open_log(LOG, create=True) as log:
-            finals[LOG] = tuple([Record(Place(*each.position), each.payload.decode()) async for each in log.read()])
+            finals[LOG] = await _patiently(lambda: _read_whole(log.read(), complaints))
     return finals, ends
 
 
-async def _whole(store: zab.ledgers.LedgerStore, ledger: int) -> tuple[tuple[Record, ...], int]:
-    """What is in a ledger, and its last entry."""
+async def _end_of(store: zab.ledgers.LedgerStore, ledger: int) -> int:
+    """Its last entry."""
     async with await store.open(ledger) as reader:
-        return tuple([_record(ledger, entry) async for entry in reader.entries()]), reader.last_confirmed
+        return reader.last_confirmed
 
 
-def _record(ledger: int, entry: zab.ledgers.Entry) -> Record:
-    return Record(Place(ledger, entry.entry), entry.payload.decode())
+async def _whole(store: zab.ledgers.LedgerStore, ledger: int, complaints: list[str]) -> tuple[Record, ...]:
+    """What is in a ledger."""
+    async with await store.open(ledger) as reader:
+        return await _read_whole(reader.entries(), complaints)
+
+
+async def _read_whole(
+    entries: zab.ledgers.Entries | zab.ledgers.LogEntries, complaints: list[str]
+) -> tuple[Record, ...]:
+    """What can be read, up to an entry that is lost. Raises ReadUnavailableError."""
+    records = []
+    try:
+        async for entry in entries:
+            records.append(record_of(entry))
+    except zab.ledgers.ReadUnavailableError:
+        raise
+    except LedgerError as error:
+        complaints.append(f"read at the end: {error}")
+    return tuple(records)
 
 
 async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
