@@ -124,3 +124,15 @@ def test_event_has_the_form_of_zookeepers_shell() -> None:
         "\nWATCHER::\n\nWatchedEvent state:SyncConnected type:NodeDataChanged path:/a zxid: 0x7"
     )
     assert event_block(event._replace(zxid=-1)).endswith(" zxid: -1")
+
+
+@pytest.mark.parametrize("words", [("get",), ("ls",), ("topic", "list"), ("backup", "list")])
+def test_flags_have_no_type_in_the_help(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit):
+        main([*words, "--help"])
+    lines = [line for line in capsys.readouterr().out.splitlines() if " --json " in line]
+    assert lines
+    assert not [line for line in lines if "bool" in line.lower()]
