@@ -30,7 +30,8 @@ from tests.chaos.ledgers.cluster import MEMBERS, SESSION_SECONDS, ChaosBookie, C
 from tests.rigs.namespaces import Namespaces
 from tests.rigs.processes import GuardedProcess
 
-REPAIR_SECONDS: Final = 120.0
+REPAIR_SECONDS: Final = 600.0
+"""Some hundred ledgers are copied meanwhile, beside everything else."""
 ALWAYS: Final = (
     *("kill_bookie", "kill_two", "kill_all", "kill_member", "kill_members", "kill_client"),
     *("pause_bookie", "pause_member", "pause_client", "restart_in_turn", "wipe_bookie"),
