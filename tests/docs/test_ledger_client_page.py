@@ -25,6 +25,7 @@ OWN = {"writer", "reader", "recovery", "placement", "acl"}
 """Settings that are values of their own."""
 NOT_SAID = {"deferred_sync", "busy_max", "restarts_max", "entry_bytes"}
 """Limits that nobody changes, and what is refused."""
+OFFLOAD = {"OffloadError", "OffloadUnavailableError", "OffloadDamagedError"}
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20}
 
 
@@ -60,7 +61,7 @@ def test_each_setting_has_its_default(kind: type) -> None:
 
 def test_each_error_has_a_row() -> None:
     found = dict(re.findall(r"^\| ([A-Z]\w+Error) \| .* \| (yes|no)\b.* \|$", PAGE, re.M))
-    assert {*found, "LedgerError"} == {*errors}
+    assert {*found, "LedgerError"} == {*errors, *OFFLOAD}
     for name, definite in found.items():
         kind = getattr(zab.ledgers, name)
         assert issubclass(kind, LedgerError)

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from pyarrow import fs
 
 from zab.ledgers.objects import LocalObjects, Objects, StoreObjects, open_objects
 from zab.wire.checksums import MissingLibraryError
@@ -16,9 +15,11 @@ from zab.wire.checksums import MissingLibraryError
 @pytest.fixture(params=["disk", "store"])
 def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Objects:
     path = tmp_path / "a" / "b"
-    return (
-        LocalObjects(path) if request.param == "disk" else StoreObjects(fs.LocalFileSystem(), str(path), "s3://bucket")
-    )
+    if request.param == "disk":
+        return LocalObjects(path)
+    from pyarrow import fs
+
+    return StoreObjects(fs.LocalFileSystem(), str(path), "s3://bucket")
 
 
 def put(objects: Objects, name: str, *pieces: bytes) -> None:
