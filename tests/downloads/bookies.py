@@ -45,7 +45,8 @@ LINES = (
     "nettyMaxFrameSizeBytes=5253120",
 )
 """Settings with which a bookie in Java needs little memory and disk."""
-ZAB_LINES = ("minUsableSizeForHighPriorityWrites=1048576",)
+ZAB_LINES = ("allowLoopback=true", "minUsableSizeForHighPriorityWrites=1048576")
+"""The first one for the shell, which reads the file, too."""
 
 
 def metadata_uri(hosts: str, root: str = ROOT) -> str:

@@ -40,6 +40,7 @@ DIGESTS = {
 JAVA_CLIENTS = {"v3": (), "v2": V2, "v2 with 16 channels": LIKE_PULSAR}
 EXPECTED = [shown(n, payload(n, size)) for n, size in enumerate(SIZES)]
 FENCED = -101
+NOT_ENOUGH_BOOKIES = -6
 
 
 @attrs.frozen
@@ -169,7 +170,8 @@ async def test_our_recovery_fences_a_java_writer(world: World) -> None:
         assert await entries(store, ledger) == EXPECTED
         with pytest.raises(JavaError) as caught:
             await java(program.add, writer, 5, 10)
-        assert caught.value.code == FENCED
+        # Seen once: it had taken a bookie for failed before, and found no other one to replace it.
+        assert caught.value.code in (FENCED, NOT_ENOUGH_BOOKIES)
         reader = await java(program.open, client, ledger)
         assert (reader.last, reader.length) == (4, sum(SIZES))
     await java(program.ask, "shut", client)
