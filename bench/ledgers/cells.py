@@ -22,6 +22,7 @@ from tests.downloads.bookkeeper import benchmark_jars
 ENTRY_BYTES = 1_024
 _ACK = 2
 _RUN_SECONDS = 300.0
+_NO_RATE = 1_000_000
 _SUMMARY = re.compile(r"(\d+) completions in (\d+) milliseconds")
 _MAIN = "org.apache.bookkeeper.benchmark.BenchThroughputLatency"
 
@@ -29,11 +30,11 @@ _MAIN = "org.apache.bookkeeper.benchmark.BenchThroughputLatency"
 @dataclass(frozen=True)
 class Cell:
     """`client`: java or python. `rate`: entries a second that are offered, whatever is acknowledged; 0: `window` are
-    under way all the time."""
+    under way all the time. BookKeeper's benchmark has no window: without a rate it sends as fast as it can."""
 
     client: str
     protocol: str
-    window: int = 1
+    window: int = 0
     rate: int = 0
 
     @property
@@ -45,6 +46,7 @@ class Cell:
     def title(self) -> str:
         client = "BookKeeper's client" if self.client == "java" else "zab's client"
         load = f"{self.rate:,} a second" if self.rate else f"{self.window:,} under way"
+        load = load if self.rate or self.window else "as fast as it can"
         return f"{client}, {self.protocol}, {load}"
 
 
@@ -59,9 +61,9 @@ class Result:
 
 
 CELLS = (
-    Cell("java", "v2", 1_000),
-    Cell("java", "v3", 1_000),
-    Cell("java", "v2", 1),
+    Cell("java", "v2"),
+    Cell("java", "v3"),
+    Cell("java", "v2", rate=1_000),
     Cell("python", "v2", 1_000),
     Cell("python", "v2", 1),
     Cell("python", "v2", rate=5_000),
@@ -88,7 +90,7 @@ def _python(cell: Cell, side: Side, seconds: float) -> dict[str, Any]:
 def _java(cell: Cell, side: Side, seconds: float) -> dict[str, Any]:
     """BookKeeper's benchmark. Its latencies, in nanoseconds, are in a file, in their order."""
     quorums = ("-ensemble", str(COUNT), "-quorum", str(COUNT), "-ackQuorum", str(_ACK))
-    load = ("-time", str(max(1, round(seconds))), "-throttle", str(cell.window), "-skipwarmup")
+    load = ("-time", str(max(1, round(seconds))), "-throttle", str(cell.rate or _NO_RATE), "-skipwarmup")
     protocol = ("-useV2",) if cell.protocol == "v2" else ()
     with tempfile.TemporaryDirectory(prefix="bench-") as directory:
         latencies = Path(directory) / "latencies"

@@ -21,7 +21,7 @@ def test_cells_have_names_of_their_own() -> None:
 
 
 def test_ratios_are_those_of_the_same_round() -> None:
-    measured = Measured(Cell("java", "v2", 1_000))
+    measured = Measured(Cell("python", "v2", 1_000))
     for theirs, ours in ((100, 200), (1000, 500), (10, 30)):
         measured.theirs.append(Result(theirs, 10, 20, 1.0))
         measured.ours.append(Result(ours, 5, 15, 0.5))
@@ -29,7 +29,7 @@ def test_ratios_are_those_of_the_same_round() -> None:
     text = markdown(Comparison(["machine"], [measured], [started]))
     row = next(line for line in text.splitlines() if "under way" in line)
     assert row == (
-        "| BookKeeper's client, v2, 1,000 under way | 100 | 200 | **2.00** (1.25-2.50) | **4.00** | 10 · 5 | 20 · 15 |"
+        "| zab's client, v2, 1,000 under way | 100 | 200 | **2.00** (1.25-2.50) | **4.00** | 10 · 5 | 20 · 15 |"
     )
     assert "| start | 12.000 s | 1.200 s | **0.10** |" in text
 
