@@ -26,6 +26,7 @@ LINES = (
     "transaction.state.log.num.partitions=3",
     "group.initial.rebalance.delay.ms=0",
     "group.min.session.timeout.ms=1000",
+    "log.segment.delete.delay.ms=1000",
     "replica.lag.time.max.ms=5000",
     "auto.create.topics.enable=false",
 )

@@ -51,6 +51,11 @@ class World:
     java: JavaProgram
     bookies: list[RealBookie]
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether all bookies are ours."""
+        return all(isinstance(bookie, ZabBookie) for bookie in self.bookies)
+
     @asynccontextmanager
     async def store(self, protocol: Protocol = Protocol.V2) -> AsyncIterator[LedgerStore]:
         """Our client."""
@@ -170,7 +175,7 @@ async def test_our_recovery_fences_a_java_writer(world: World) -> None:
         assert await entries(store, ledger) == EXPECTED
         with pytest.raises(JavaError) as caught:
             await java(program.add, writer, 5, 10)
-        if all(isinstance(bookie, ZabBookie) for bookie in world.bookies):
+        if world.is_ours:
             assert caught.value.code == FENCED
         else:
             # Seen once with BookKeeper's bookies: it took one for failed, and found no other one to replace it.
@@ -235,6 +240,9 @@ async def test_a_java_tail_follows_our_writer(world: World) -> None:
             await ledger.append(payload(n + 1, SIZES[n + 1]))
             last, entry = await java(program.ask, "await", reader.name)
             assert int(last) >= n
+            if entry == "none" and not world.is_ours:
+                # Its interface allows that the mark moves and the entry has to be read by itself.
+                [entry] = await java(program.read, reader.name, n, n)
             assert entry == shown(n, payload(n, SIZES[n]))
         await ledger.close()
     await java(program.ask, "shut", client)

@@ -42,7 +42,14 @@ class Kafka:
         return ",".join(addresses(self.brokers))
 
     def admin(self) -> AdminClient:
-        """One that has not heard of any controller yet."""
+        """One that has not heard of any controller yet. All brokers know the controller before it asks: librdkafka,
+        told of none, was seen to wait in vain for as long as it was allowed to."""
+        for broker in self.brokers:
+            one = AdminClient({"bootstrap.servers": broker.address})
+            until(
+                lambda one=one: one.list_topics(timeout=PATIENCE_SECONDS).controller_id == self.controller,
+                f"that broker {broker.broker_id} knows the controller",
+            )
         return AdminClient({"bootstrap.servers": self.addresses})
 
     def json(self, path: str) -> dict[str, object]:

@@ -51,32 +51,45 @@ def suite() -> tuple[Path, Path]:
     return python, place
 
 
+def outcomes(python: Path, place: Path, broker: KafkaBroker, directory: Path, *names: str) -> dict[str, str]:
+    """What becomes of the tests with these names, of all of them without a name: PASSED, FAILED, ERROR, and what was
+    printed under the name ''."""
+    ran = subprocess.run(
+        [
+            *(python, "-m", "pytest", "--quiet", "-rA", "-p", "no:cacheprovider", "--show-capture=no"),
+            *(f"test/integration/test_{room}_integration.py" for room in ROOMS),
+            *(("-k", " or ".join(names)) if names else ()),
+        ],
+        cwd=place,
+        # The fixture takes host and port of the broker out of both.
+        env={
+            **os.environ,
+            "KAFKA_VERSION": VERSION,
+            "KAFKA_URI": f"kafka://{broker.address}",
+            "ZOOKEEPER_URI": f"zk://{broker.address}",
+            "KAFKA_ROOT": str(directory),
+            "TMPDIR": str(directory),
+        },
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    # Last is worst: a test that passed may fail when it is taken down.
+    found = re.findall(r"^(PASSED|FAILED|ERROR) \S+::(\S+)", ran.stdout, re.MULTILINE)
+    return {"": ran.stdout[-8000:], **{name: state for state, name in sorted(found, reverse=True)}}
+
+
 def test_its_own_suite_passes_but_for_what_is_not_there(tmp_path: Path) -> None:
     python, place = suite()
     with zab_servers(1, directory=tmp_path / "member") as ensemble:
         broker = KafkaBroker(tmp_path / "broker", ensemble.hosts, settings=SETTINGS, broker_id=0)
         with ended([broker]):
             broker.serve()
-            ran = subprocess.run(
-                [
-                    *(python, "-m", "pytest", "--quiet", "-rA", "-p", "no:cacheprovider", "--show-capture=no"),
-                    *(f"test/integration/test_{room}_integration.py" for room in ROOMS),
-                ],
-                cwd=place,
-                # The fixture takes host and port of the broker out of both.
-                env={
-                    **os.environ,
-                    "KAFKA_VERSION": VERSION,
-                    "KAFKA_URI": f"kafka://{broker.address}",
-                    "ZOOKEEPER_URI": f"zk://{broker.address}",
-                    "KAFKA_ROOT": str(tmp_path),
-                    "TMPDIR": str(tmp_path),
-                },
-                capture_output=True,
-                text=True,
-                timeout=600,
-                check=False,
-            )
-    failed = re.findall(r"^(?:FAILED|ERROR) \S+::(\w+)", ran.stdout, re.MULTILINE)
-    assert sorted(failed) == sorted(FAIL), ran.stdout[-8000:]
-    assert len(re.findall(r"^PASSED ", ran.stdout, re.MULTILINE)) == PASSED
+            states = outcomes(python, place, broker, tmp_path)
+            # Some allow two seconds for what takes longer on a machine that does other work: once more, alone.
+            for name in [name for name, state in states.items() if state in ("FAILED", "ERROR") and name not in FAIL]:
+                states |= outcomes(python, place, broker, tmp_path, name.partition("[")[0])
+    printed = states.pop("")
+    assert {name for name, state in states.items() if state != "PASSED"} == set(FAIL), printed
+    assert len([name for name, state in states.items() if state == "PASSED"]) == PASSED

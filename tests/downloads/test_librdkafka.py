@@ -140,7 +140,10 @@ def test_its_own_tests_pass_except_for_what_is_not_there(runner: Runner) -> None
 
 
 def test_its_own_tests_of_administration_pass_except_for_what_is_not_there(runner: Runner) -> None:
-    states = {part: runner.states("0081", part)["0081_admin"] for part in ADMINISTRATION}
+    states = {part: runner.states("0081", part).get("0081_admin", "FAILED") for part in ADMINISTRATION}
+    for part in [part for part, state in states.items() if state == "FAILED"]:
+        # It measures times, too.
+        states[part] = runner.states("0081", part).get("0081_admin", "FAILED")
     assert states == dict.fromkeys(ADMINISTRATION, "PASSED")
 
 
