@@ -11,8 +11,9 @@ import trio
 from tests.ledgers.memory_bookies import memory_bookies
 from tests.rigs.in_process import members_here
 from tests.rigs.waiting import PATIENCE_SECONDS
-from zab.client import connect
+from zab.client import connect, parse_acl
 from zab.ledgers import (
+    LedgerError,
     LedgerStore,
     LogClosedError,
     LogFencedError,
@@ -135,6 +136,20 @@ async def test_a_cursor_goes_on_after_a_takeover(ensemble) -> None:
             await new.delete_cursor("billing")
             with pytest.raises(NoSuchCursorError):
                 await new.delete_cursor("billing")
+
+
+async def test_a_cursor_that_the_service_keeps_is_not_said_to_be_deleted(ensemble) -> None:
+    async with connect(ensemble.hosts) as root:
+        path = f"/{root.nonce()}"
+        await root.create(path)
+        zk = root.with_chroot(path)
+        async with memory_bookies(zk, 3), open_store(zk) as store:
+            log = await store.open_log("orders", create=True)
+            await log.cursor("billing")
+            await zk.set_acl("/logs/orders/cursors", parse_acl("world:anyone:r"))
+            with pytest.raises(LedgerError, match="/logs/orders/cursors/billing: NOAUTH"):
+                await log.delete_cursor("billing")
+            assert await zk.exists("/logs/orders/cursors/billing")
 
 
 async def test_a_cursor_cannot_be_beyond_the_end(ensemble) -> None:

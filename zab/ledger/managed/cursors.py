@@ -91,7 +91,6 @@ class CursorsOwner(Protocol):
     password: bytes
     list: Succession
     now_ms: int
-    reason: LogReason
 
     @property
     def wall_ms(self) -> int: ...
@@ -107,6 +106,9 @@ class CursorsOwner(Protocol):
 
     @property
     def is_over(self) -> bool: ...
+
+    @property
+    def failed(self) -> Failed: ...
 
     def cursors_failed(self, why: str) -> None:
         """The coordination service refuses."""
@@ -207,7 +209,7 @@ class Cursors:
             if cursor is not None and cursor.is_loaded and not self._owner.is_over and self._moved(cursor, each):
                 cursor.moves += 1
         elif self._owner.is_over:
-            self._out.append(Completed(each.token, Failed(self._owner.reason)))
+            self._out.append(Completed(each.token, self._owner.failed))
         elif not self.is_loaded:
             self._waiting.append(each)
         else:
@@ -311,6 +313,8 @@ class Cursors:
             if gone.error == ZooKeeperError.BADVERSION:
                 self._owner.cursor_is_taken()
                 return
+            if not gone.is_missing:
+                gone.must(cursor.path)
             self._cursors.pop(asked.name, None)
             yield from delete_if_closed(self._owner.root, cursor.ledger)
         self._answer(asked, Done())
@@ -622,13 +626,13 @@ class Cursors:
             if not cursor.is_loaded:
                 self._handlers.offer(f"recover {cursor.name}", partial(self._again, cursor))
 
-    def end(self, reason: LogReason) -> None:
+    def end(self) -> None:
         """Nothing is stored from now on."""
         for cursor in self._cursors.values():
             if cursor.part is not None:
                 cursor.part.inputs.append(Abandon())
-            self._out.extend(Completed(token, Failed(reason)) for _, token in cursor.flushes)
+            self._out.extend(Completed(token, self._owner.failed) for _, token in cursor.flushes)
             cursor.flushes = []
         asked = [*self._waiting, *self._under_way]
         self._waiting, self._under_way = [], []
-        self._out.extend(Completed(each.token, Failed(reason)) for each in asked)
+        self._out.extend(Completed(each.token, self._owner.failed) for each in asked)

@@ -53,8 +53,7 @@ def delete_log(
         if isinstance(written, Written):
             left(log.info.ledgers[:count])
             log = written.log
-    yield from _delete_cursors(root, f"{log.path}/cursors")
-    return (yield from _delete_znode(log))
+    return (yield from _delete_znode(root, log))
 
 
 def _taken(written: Taken | PartRefused) -> Taken:
@@ -64,16 +63,28 @@ def _taken(written: Taken | PartRefused) -> Taken:
 
 def _delete_cursors(root: str, path: str) -> Steps[None]:
     (listed,) = yield from read((Children(path),))
-    for name in listed.children:
+    if listed.is_missing:
+        return
+    for name in listed.must(path).children:
         (found,) = yield from read((Get(f"{path}/{name}"),))
-        yield (Delete(f"{path}/{name}"),)
+        yield from _delete_one(f"{path}/{name}")
         if found.ok:
             try:
                 ledger = decode_cursor(found.data).ledger
             except InvalidLogError:
                 continue
             yield from delete_if_closed(root, ledger)
-    yield (Delete(path),)
+    yield from _delete_one(path)
+
+
+def _delete_one(path: str) -> Steps[None]:
+    """A znode, if it is there. Raises CoordinationError if the service refuses, as for one that has children."""
+    while True:
+        (gone,) = yield (Delete(path),)
+        if gone.ok or gone.is_missing:
+            return
+        if not gone.is_lost:
+            gone.must(path)
 
 
 def delete_if_closed(root: str, ledger: int) -> Steps[None]:
@@ -83,15 +94,19 @@ def delete_if_closed(root: str, ledger: int) -> Steps[None]:
         yield from delete_ledger(root, versioned)
 
 
-def _delete_znode(log: VersionedLog) -> Steps[Taken | None]:
-    """The log itself, with the hint; an owner that claims it now is too late."""
+def _delete_znode(root: str, log: VersionedLog) -> Steps[Taken | None]:
+    """The log itself, with its cursors and the hint; an owner that claims it now is too late. Raises CoordinationError
+    if it has children that are no part of a log."""
     while True:
-        (listed,) = yield from read((Children(log.path),))
-        yield tuple(Delete(f"{log.path}/{name}") for name in listed.children) or (Exists(log.path),)
+        yield from _delete_cursors(root, f"{log.path}/cursors")
+        yield from _delete_one(f"{log.path}/owner")
         (gone,) = yield (Delete(log.path, log.version),)
         if gone.ok or gone.is_missing:
             return None
         if gone.error == ZooKeeperError.BADVERSION:
             return Taken(None)
-        if not gone.is_lost and gone.error != ZooKeeperError.NOTEMPTY:
+        (listed,) = yield from read((Children(log.path),))
+        # An earlier owner may have made its hint again.
+        is_again = gone.error == ZooKeeperError.NOTEMPTY and {*listed.children} <= {"cursors", "owner"}
+        if not gone.is_lost and not is_again:
             gone.must(log.path)

@@ -164,7 +164,6 @@ class OffloadingOwner(Protocol):
     settings: LogSettings
     list: Succession
     now_ms: int
-    reason: LogReason
     state: OwnerState
 
     @property
@@ -172,6 +171,9 @@ class OffloadingOwner(Protocol):
 
     @property
     def is_over(self) -> bool: ...
+
+    @property
+    def failed(self) -> Failed: ...
 
     def offload_is_taken(self) -> None:
         """Another owner has the log."""
@@ -232,7 +234,7 @@ class Offloading:
 
     def end(self) -> None:
         """The owner is over."""
-        self._answer(Failed(self._owner.reason))
+        self._answer(self._owner.failed)
 
     def removed(self, ledgers: Iterable[LedgerInfo]) -> None:
         """The list no longer names these ledgers."""
@@ -244,7 +246,7 @@ class Offloading:
 
     def _on_call(self, token: Hashable) -> None:
         if self._owner.is_over:
-            self._out.append(Completed(token, Failed(self._owner.reason)))
+            self._out.append(Completed(token, self._owner.failed))
         elif self._owner.settings.offload is None:
             self._out.append(Completed(token, Failed(LogReason.NO_OBJECT_STORE)))
         else:

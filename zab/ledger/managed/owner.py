@@ -126,6 +126,7 @@ class LogOwner:
         self.now_ms = 0
         self.reason = LogReason.CLOSED
         """Why it takes no appends, once it does not."""
+        self._detail = ""
         self._rng, self._address, self._budget, self._deletes = rng, address, budget, deletes
         self._has_one_session = has_one_session
         self.list = Succession(
@@ -183,6 +184,11 @@ class LogOwner:
     def is_over(self) -> bool:
         """Whether it is at its end, and does nothing."""
         return self.state in _OVER or self._to_end is not None
+
+    @property
+    def failed(self) -> Failed:
+        """Why it does nothing of what it is asked now."""
+        return Failed(self.reason, self._detail)
 
     @property
     def wall_ms(self) -> int:
@@ -482,7 +488,7 @@ class LogOwner:
 
     def _answer_rolls(self) -> None:
         rolls, self._rolls = self._rolls, []
-        self._out.extend(Completed(token, Failed(self.reason)) for token in rolls)
+        self._out.extend(Completed(token, self.failed) for token in rolls)
 
     def _end_ledger(self, goal: Goal, *, is_draining: bool = True) -> None:
         assert self._writing is not None
@@ -563,7 +569,7 @@ class LogOwner:
         goal = _GOALS[type(call)]
         if self.is_over:
             is_done = self.state in (OwnerState.CLOSED, OwnerState.DELETED) or goal is Goal.CLOSE
-            self._out.append(Completed(call.token, Done() if is_done else Failed(self.reason)))
+            self._out.append(Completed(call.token, Done() if is_done else self.failed))
             return
         if self.state is OwnerState.TERMINATED and goal is Goal.TERMINATE:
             self._out.append(Completed(call.token, Terminated(self.list.info.last)))
@@ -630,7 +636,7 @@ class LogOwner:
                 self._handlers.offer("trim", self._trim)
         elif self.is_over:
             trims, self._trims = self._trims, []
-            self._out.extend(Completed(token, Failed(self.reason)) for token in trims)
+            self._out.extend(Completed(token, self.failed) for token in trims)
 
     def _trim(self) -> Steps[None]:
         retention = self.settings.retention_ms, self.settings.retention_bytes
@@ -650,7 +656,7 @@ class LogOwner:
     def _end(self, state: OwnerState, reason: LogReason, detail: str = "") -> None:
         """This object comes to its end, as soon as the parts have had their turn: one of them may say this."""
         if not self.is_over:
-            self._to_end, self.reason = LogEnded(state, reason, detail), reason
+            self._to_end, self.reason, self._detail = LogEnded(state, reason, detail), reason, detail
 
     def _end_now(self, ended: LogEnded) -> None:
         """What its writer has sent stays unknown."""
@@ -659,7 +665,7 @@ class LogOwner:
             self._writing.part.inputs.append(Abandon())
             self._parts.turn(self._writing.part, self.now_ms)
         self._parts.clear()
-        self.cursors.end(reason)
+        self.cursors.end()
         unknown = self._appends.give_up(reason)
         self._appends.refuse_all(reason)
         self._answer_rolls()
@@ -667,7 +673,7 @@ class LogOwner:
         self.offloading.end()
         is_well = self.state in (OwnerState.CLOSED, OwnerState.DELETED)
         for each in self._goal_calls:
-            outcome = Done() if is_well or isinstance(each, LogClose) else Failed(reason, ended.detail)
+            outcome = Done() if is_well or isinstance(each, LogClose) else self.failed
             self._out.append(Completed(each.token, outcome))
         self._goal_calls = []
         self._out.append(evolve(ended, unknown=unknown))
