@@ -187,7 +187,7 @@ class LogOwner:
 
     @property
     def failed(self) -> Failed:
-        """Why it does nothing of what it is asked now."""
+        """What it answers to all that it is asked at its end."""
         return Failed(self.reason, self._detail)
 
     @property
