@@ -138,6 +138,17 @@ async def test_a_cursor_goes_on_after_a_takeover(ensemble) -> None:
                 await new.delete_cursor("billing")
 
 
+async def test_a_cursor_of_a_log_that_was_deleted_brings_no_part_of_it_back(ensemble) -> None:
+    async with stored(ensemble, 2) as (one, two):
+        log = await one.open_log("orders", create=True, settings=LogSettings(watches=False))
+        await two.delete_log("orders")
+        with pytest.raises(LogFencedError):
+            await log.cursor("billing")
+        assert await two.logs() == ()
+        async with two.open_log("orders", create=True) as again:
+            assert again.epoch == 1
+
+
 async def test_a_cursor_that_the_service_keeps_is_not_said_to_be_deleted(ensemble) -> None:
     async with connect(ensemble.hosts) as root:
         path = f"/{root.nonce()}"

@@ -60,7 +60,6 @@ from zab.ledger.managed.log_info import (
 )
 from zab.ledger.managed.parts import Handlers, Part, Parts
 from zab.ledger.managed.settings import LogSettings
-from zab.ledger.managed.store import make_znode
 from zab.ledger.managed.succession import Succession
 from zab.ledger.managed.sweep import CURSOR_KEY
 from zab.ledger.placement.placement import Placement
@@ -291,7 +290,11 @@ class Cursors:
             if made.ok:
                 return True
             if made.error == ZooKeeperError.NONODE:
-                yield from make_znode(path.rpartition("/")[0])
+                # Never more than that: where the log itself is gone, it is not to be made again.
+                parent = path.rpartition("/")[0]
+                (above,) = yield (Create(parent),)
+                if not (above.is_lost or above.is_missing or above.error == ZooKeeperError.NODEEXISTS):
+                    above.must(parent)
             elif not made.is_lost and made.error not in (ZooKeeperError.BADVERSION, ZooKeeperError.NODEEXISTS):
                 made.must(path)
             if not (yield from self._owner.list.still_mine()):

@@ -163,7 +163,7 @@ def _create(path: str, info: LogInfo) -> Steps[VersionedLog | None]:
         if made.ok:
             return VersionedLog(path, info, 0)
         if made.is_missing:
-            yield from make_znode(path.rpartition("/")[0])
+            yield from _make_znode(path.rpartition("/")[0])
         elif made.is_lost or made.error == ZooKeeperError.NODEEXISTS:
             found = yield from _read_path(path)
             if found is not None:
@@ -172,12 +172,14 @@ def _create(path: str, info: LogInfo) -> Steps[VersionedLog | None]:
             made.must(path)
 
 
-def make_znode(path: str) -> Steps[None]:
-    """An empty one, if there is none; its parents too."""
-    while path:
+def _make_znode(path: str) -> Steps[None]:
+    """An empty one, if there is none; its parents too. Raises CoordinationError, also if nothing is there at all, as in
+    a chroot that does not exist."""
+    while True:
         (made,) = yield (Create(path),)
-        if made.is_missing:
-            yield from make_znode(path.rpartition("/")[0])
+        parent = path.rpartition("/")[0]
+        if made.is_missing and parent:
+            yield from _make_znode(parent)
         elif not made.is_lost:
             if made.error != ZooKeeperError.NODEEXISTS:
                 made.must(path)

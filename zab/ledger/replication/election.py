@@ -12,7 +12,7 @@ from typing import Final
 
 from attrs import frozen
 
-from zab.coordination.operations import Children, Create, Exists, Get, Set, Sync
+from zab.coordination.operations import Children, Create, Exists, Get, Set, Sync, ZooKeeperError
 from zab.coordination.steps import Steps, read
 from zab.ledger.entries.ids import BookieId
 from zab.ledger.metadata.ledger_metadata import InvalidMetadataError
@@ -43,7 +43,9 @@ def stand(root: str, name: BookieId, session: int) -> Steps[Standing]:
             continue
         own = yield from _own(path, votes, session)
         if own is None:
-            yield (Create(f"{path}/{VOTE_PREFIX}", encode_vote(name), ephemeral=True, sequential=True),)
+            (voted,) = yield (Create(f"{path}/{VOTE_PREFIX}", encode_vote(name), ephemeral=True, sequential=True),)
+            if not (voted.is_lost or voted.is_missing):
+                voted.must(path)
             continue
         at = votes.index(own)
         if at == 0:
@@ -97,5 +99,10 @@ def _own(path: str, votes: list[str], session: int) -> Steps[str | None]:
 
 
 def _make(path: str) -> Steps[None]:
-    """The election's directory, and that above it."""
-    yield (Create(path.rpartition("/")[0]), Create(path))
+    """The election's directory, and that above it. Raises CoordinationError, also if the root is not there."""
+    for each in (path.rpartition("/")[0], path):
+        (made,) = yield (Create(each),)
+        while made.is_lost:
+            (made,) = yield (Create(each),)
+        if made.error != ZooKeeperError.NODEEXISTS:
+            made.must(each)

@@ -149,7 +149,7 @@ def _lock_and_read(root: str, ledger: int, name: BookieId, session: int) -> Step
 def lock(root: str, ledger: int, name: BookieId, session: int) -> Steps[bool]:
     """Have the lock of this ledger in this session, in the name of this bookie; whether it is so."""
     path = lock_path(root, ledger)
-    while True:
+    for _ in range(TRIES_MAX):
         (created,) = yield (Create(path, encode_lock(name), ephemeral=True),)
         if created.ok:
             return True
@@ -163,6 +163,7 @@ def lock(root: str, ledger: int, name: BookieId, session: int) -> Steps[bool]:
             return False
         else:
             created.must(path)
+    raise CoordinationError(path, ZooKeeperError.NONODE)
 
 
 def unlock(root: str, ledger: int, session: int) -> Steps[None]:

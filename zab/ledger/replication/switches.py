@@ -12,7 +12,7 @@ from typing import Final
 
 from attrs import frozen
 
-from zab.coordination.operations import Create, Delete, Exists, Get, Set, Sync, ZooKeeperError
+from zab.coordination.operations import CoordinationError, Create, Delete, Exists, Get, Set, Sync, ZooKeeperError
 from zab.coordination.steps import Steps, read
 from zab.ledger.metadata.ledger_metadata import InvalidMetadataError
 from zab.ledger.metadata.underreplication import (
@@ -124,3 +124,4 @@ def _write(path: str, data: bytes) -> Steps[None]:
             return
         if not (written.is_lost or written.error in (ZooKeeperError.NODEEXISTS, ZooKeeperError.NONODE)):
             written.must(path)
+    raise CoordinationError(path, ZooKeeperError.NONODE)
