@@ -149,6 +149,20 @@ async def test_a_cursor_of_a_log_that_was_deleted_brings_no_part_of_it_back(ense
             assert again.epoch == 1
 
 
+async def test_properties_of_a_cursor_that_cannot_be_stored_are_refused(ensemble) -> None:
+    async with stored(ensemble) as (store,), store.open_log("orders", create=True) as log:
+        cursor = await log.cursor("billing")
+        cursor.set_properties({"k": "v" * (16 * 1024 - 1)})
+        with pytest.raises(ValueError, match="16385 bytes, at most 16384"):
+            cursor.set_properties({"k": "v" * 16 * 1024})
+        with pytest.raises(TypeError, match="texts"):
+            cursor.set_properties({"k": 5})  # type: ignore[dict-item]
+        with pytest.raises(ValueError, match="surrogates"):
+            cursor.set_properties({"k": "\ud800"})
+        await cursor.flush()
+        assert len(cursor.properties["k"]) == 16 * 1024 - 1
+
+
 async def test_a_cursor_that_the_service_keeps_is_not_said_to_be_deleted(ensemble) -> None:
     async with connect(ensemble.hosts) as root:
         path = f"/{root.nonce()}"

@@ -25,6 +25,7 @@ from zab.ledger.managed.cursor_events import (
     CursorOpened,
     CursorProperties,
 )
+from zab.ledger.managed.cursor_state import check_properties
 from zab.ledger.managed.events import (
     CopyLedger,
     Failed,
@@ -51,7 +52,7 @@ from zab.ledger.managed.events import (
 from zab.ledger.managed.log_info import LogInfo, Position
 from zab.ledger.managed.owner import LogOwner
 from zab.ledger.wire.status import Status
-from zab.ledger.writer.events import BookieFailed, FragmentShort
+from zab.ledger.writer.events import BookieFailed
 from zab.ledgers.call import Call
 from zab.ledgers.copying import LogObjects
 from zab.ledgers.errors import LedgerError
@@ -109,8 +110,6 @@ class ManagedLog:
         self._ended: LogEnded | None = None
         self._waiters: list[Waiter] = []
         self._on_end: list[Callable[[], None]] = []
-        self.short_fragments: list[FragmentShort] = []
-        """Fragments of its ledgers with entries on fewer bookies than their write sets have: to be repaired."""
         self._objects = LogObjects(store, self)
         self._driven = store.driving.drive(core, self._on_effect)
         store.parts.open_writers[self] = None
@@ -350,8 +349,6 @@ class ManagedLog:
                     self._store.driving.hang_up(bookie, Status.TIMED_OUT)
             case CopyLedger() | RemoveObjects() | SweepObjects():
                 self._objects.take(effect)
-            case FragmentShort():
-                self.short_fragments.append(effect)
             case LogOpened():
                 self._wake()
             case LogEnded(state):
@@ -396,7 +393,9 @@ class LogCursor:
         return dict(self._log.core.cursors.state(self.name).properties)
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Stored with the cursor, in place of those before; at most 16 KiB."""
+        """Stored with the cursor, in place of those before. Raises ValueError if names and values have more than
+        16 KiB (`PROPERTIES_BYTES_MAX`), TypeError if they are no texts."""
+        check_properties(properties)
         self._log.tell(CursorProperties(self.name, dict(properties)))
         self._log.apply()
 

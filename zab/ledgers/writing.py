@@ -16,7 +16,6 @@ from zab.ledger.writer.events import (
     BookieFailed,
     Cancel,
     Close,
-    FragmentShort,
     LedgerClosed,
     NotAppended,
     Resolve,
@@ -104,8 +103,6 @@ class LedgerWriter:
         self._tickets: dict[Ticket, None] = {}
         self._ended: WriterEnded | None = None
         self._on_end: list[Callable[[], None]] = []
-        self.short_fragments: list[FragmentShort] = []
-        """Fragments of this ledger with entries on fewer bookies than their write sets have: to be repaired."""
 
     def __repr__(self) -> str:
         return f"<LedgerWriter of {self.id}, {self._core.state.value}, confirmed up to {self.last_confirmed}>"
@@ -277,8 +274,6 @@ class LedgerWriter:
             case BookieFailed(bookie, why):
                 if why == Status.TIMED_OUT.value:
                     self._parts.driving.hang_up(bookie, Status.TIMED_OUT)
-            case FragmentShort():
-                self.short_fragments.append(effect)
             case WriterEnded():
                 self._ended = effect
                 self._parts.driving.release(self._driven)

@@ -131,7 +131,7 @@ def test_names_are_one_level(name):
     assert cursor_path("/logs", name, name).count("/") == 4
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "x" * 256, "/" * 86])
+@pytest.mark.parametrize("name", ["", ".", "..", "x" * 256, "/" * 86, "\ud800"])
 def test_what_is_no_name_is_refused(name):
     with pytest.raises(InvalidLogError):
         check_name(name)

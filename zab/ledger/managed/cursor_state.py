@@ -28,6 +28,16 @@ ZNODE_RANGES_MAX: Final = 1_000
 PROPERTIES_BYTES_MAX: Final = 16 * 1024
 
 
+def check_properties(properties: Mapping[str, str]) -> None:
+    """Raises ValueError if they are too large to be stored, or not in Unicode; TypeError if they are no texts."""
+    texts = [text for pair in properties.items() for text in pair]
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError("names and values of a cursor's properties are texts")
+    size = sum(len(text.encode()) for text in texts)
+    if size > PROPERTIES_BYTES_MAX:
+        raise ValueError(f"a cursor's properties have {size} bytes, at most {PROPERTIES_BYTES_MAX} are possible")
+
+
 @define
 class CursorState:
     """`mark`: it, and all before it, are consumed. `properties`: of the caller, stored with it."""

@@ -39,11 +39,11 @@ from zab.ledger.managed.cursor_events import (
     CursorProperties,
 )
 from zab.ledger.managed.cursor_state import (
-    PROPERTIES_BYTES_MAX,
     RANGES_MAX,
     ZNODE_RANGES_MAX,
     CursorState,
     StoredCursor,
+    check_properties,
     decode_cursor,
     encode_cursor,
 )
@@ -218,8 +218,7 @@ class Cursors:
     def _moved(self, cursor: _Cursor, each: CursorAcknowledge | CursorMark | CursorProperties) -> bool:
         info = self._info
         if isinstance(each, CursorProperties):
-            if sum(len(text.encode()) for pair in each.properties.items() for text in pair) > PROPERTIES_BYTES_MAX:
-                return False
+            check_properties(each.properties)
             cursor.state.properties = dict(each.properties)
             return True
         last = self._owner.last_confirmed

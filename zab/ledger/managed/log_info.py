@@ -262,7 +262,11 @@ def _broken(info: LogInfo) -> Iterator[str]:
 
 def check_name(name: str) -> str:
     """A name of a log or a cursor. Raises InvalidLogError."""
-    if not name or name in (".", "..") or len(quote(name, safe="").encode()) > NAME_BYTES_MAX:
+    try:
+        size = len(quote(name, safe=""))
+    except UnicodeEncodeError:
+        raise InvalidLogError(f"a name that is not in Unicode: {name[:80]!r}") from None
+    if not name or name in (".", "..") or size > NAME_BYTES_MAX:
         raise InvalidLogError(f"no name of 1 to {NAME_BYTES_MAX} bytes, percent-encoded: {name[:80]!r}")
     return name
 
