@@ -92,36 +92,38 @@ def root_path(text: str) -> str:
 class PlaceSettings:
     """Where the bookie listens, who it is, and where its data is."""
 
-    port: int = setting("bookiePort", DEFAULT_PORT, _PORT, "port", "Where clients connect. 0: a free one.")
+    port: int = setting(
+        "bookiePort", DEFAULT_PORT, _PORT, "port", "The port that clients connect to. 0: any free port."
+    )
     interface: str | None = setting(
         *("listeningInterface", None, text_of, "interface"),
-        "The network interface whose address it listens on, such as `lo` or `eth0`.",
+        "The network interface whose address the bookie listens on, such as `lo` or `eth0`.",
         shown="by advertisedAddress",
     )
     advertised_address: str | None = setting(
         *("advertisedAddress", None, host_name, "host"),
-        "What clients are told to connect to. Without it a bookie is for this machine alone, since it asks nobody for "
-        "a login: it listens on 127.0.0.1, or on the address of its listeningInterface. With it, and without a "
-        "listeningInterface, it listens on every address, or on the loopback if that is what is advertised.",
+        "The host that clients connect to. A bookie has no logins, so without this key it listens on 127.0.0.1 only, "
+        "or on the address of its listeningInterface. With this key, and without a listeningInterface, it listens on "
+        "every address, or on 127.0.0.1 if the advertised address is a loopback address.",
         shown="none",
     )
     bookie_id: str | None = setting(
         *("bookieId", None, bookie_id, "name"),
-        "The name of the bookie in all metadata, which stays with its data, wherever it listens.",
+        "The name of the bookie in all metadata. It belongs to the data, and must not change when the address does.",
         shown="address:port",
     )
     rack: str | None = setting(
         *("rack", None, text_of, "/name"),
-        "zab only. The place of the bookie, such as `/rack-1`: writers of this project put the copies of an entry in "
-        "different racks.",
+        "zab only. The rack of the bookie, such as `/rack-1`: zab's writers put the copies of an entry in different "
+        "racks.",
     )
     journal_directory: str | None = setting(
         *("journalDirectories", None, directory, "path"),
-        "The directory of the journal; one. Best on a disk of its own.",
+        "The directory of the journal; only one. Put it on a disk of its own if you can.",
         shown="that of the ledgers",
     )
     ledger_directory: str | None = setting(
-        "ledgerDirectories", None, directory, "path", "The directory of the entries; one. It has to be said."
+        "ledgerDirectories", None, directory, "path", "The directory of the entries; only one. Required."
     )
 
 
@@ -131,13 +133,13 @@ class MetadataSettings:
 
     uri: ServiceUri = setting(
         *("metadataServiceUri", ServiceUri("127.0.0.1:2181", DEFAULT_ROOT), service_uri, "URI"),
-        "The members of the coordination service, with `;` between them, and the root of all ledgers, which has been "
-        "formatted (`zab ensemble --bookies` does it, and BookKeeper's `initnewcluster`).",
+        "The members of the coordination service, separated by `;`, and the root of all ledgers, which has to be "
+        "formatted (by `zab ensemble --bookies`, `zab ledger format` or BookKeeper's `initnewcluster`).",
         shown="zk+hierarchical://127.0.0.1:2181/ledgers",
     )
     session_timeout_ms: int = setting(
         *("zkTimeout", 10_000, _MS, "ms"),
-        "How long after its last sign of life others take this bookie for dead.",
+        "The session timeout: how long after its last contact with the coordination service the bookie counts as dead.",
     )
 
 
@@ -147,29 +149,31 @@ class RequestSettings:
 
     frame_bytes_max: int = setting(
         *("nettyMaxFrameSizeBytes", FRAME_BYTES_MAX + LENGTH_BYTES, integer(1024, 1 << 28), "bytes"),
-        "The largest frame, with its length of 4 bytes: a longer one ends its connection before anything of it is "
-        "kept. BookKeeper's default is 5,242,880; Pulsar's clients send more.",
+        "The largest frame, including its length of 4 bytes. If a client sends a longer one, the bookie closes the "
+        "connection. BookKeeper's default is 5,242,880; Pulsar's clients send more.",
     )
     reads_max: int = setting(
         *("maxPendingReadRequestsPerThread", _CORE.reads_max, integer(2, INT_MAX), "reads"),
-        "So many reads wait for the disk; further ones are answered ETOOMANYREQUESTS. Half of them are kept for reads "
-        "that fence.",
+        "How many reads may wait for the disk; further ones are answered ETOOMANYREQUESTS. Half of the places are "
+        "reserved for reads that fence.",
     )
     read_threads: int = setting(
         "numReadWorkerThreads", 2, integer(1, 64), "threads", "How many threads read from the disk."
     )
     input_bytes_max: int = setting(
         *("maxInputBytes", 128 * MIB, integer(4 * MIB, LONG_MAX), "bytes"),
-        "zab only. What all clients together have sent and was not handled yet; above it, the connections with most "
-        "are closed.",
+        "zab only. How much all clients together may have sent that the bookie has not handled yet; above it, the "
+        "bookie closes the connections with the most.",
     )
     unsent_bytes_max: int = setting(
         *("maxUnsentBytes", 4 * MIB, integer(64 << 10, LONG_MAX), "bytes"),
-        "zab only. Answers that a client does not take: above it, nothing more is read from its connection.",
+        "zab only. How much of its answers a client may leave unread; above it, the bookie reads nothing more from its "
+        "connection.",
     )
     unsent_total_bytes_max: int = setting(
         *("maxUnsentBytesTotal", 256 * MIB, integer(1 * MIB, LONG_MAX), "bytes"),
-        "zab only. Answers that all clients together do not take: above it, the connections with most are closed.",
+        "zab only. How much of their answers all clients together may leave unread; above it, the bookie closes the "
+        "connections with the most.",
     )
 
 
@@ -178,25 +182,31 @@ class StorageSettings:
     """The journal, the write cache, segments."""
 
     journal_mib: int = setting(
-        "journalMaxSizeMB", _CORE.journal_file_bytes // MIB, _MIBS, "MiB", "The size of a journal file, preallocated."
+        "journalMaxSizeMB",
+        _CORE.journal_file_bytes // MIB,
+        _MIBS,
+        "MiB",
+        "The size of a journal file, which is preallocated.",
     )
     flush_ms: int = setting(
         *("flushInterval", _CORE.flush_ms, _MS, "ms"),
-        "When the oldest entry of the write cache is so old, the cache becomes a segment.",
+        "The age of the oldest entry at which the write cache is written to a segment.",
     )
     flush_bytes: int = setting(
         *("skipListSizeLimit", _CORE.flush_bytes, _BYTES, "bytes"),
-        "When the write cache has so many bytes, it becomes a segment. At three times as many, adds are refused.",
+        "The size at which the write cache is written to a segment. At three times this size, the bookie refuses adds.",
     )
     read_cache_mib: int = setting(
         *("dbStorage_readAheadCacheMaxSizeMb", _CORE.read_cache_bytes // MIB, _MIBS, "MiB"),
-        "Entries and indexes that were read from segments are kept up to this size.",
+        "The size of the cache for entries and indexes that were read from segments.",
     )
     sync_data: bool = setting(
-        *("journalSyncData", True, BOOLEAN, "true"), "Only true: what is answered is on the disk."
+        *("journalSyncData", True, BOOLEAN, "true"),
+        "Must be true: the bookie acknowledges an entry only once it is on disk.",
     )
     write_data: bool = setting(
-        *("journalWriteData", True, BOOLEAN, "true"), "Only true: what is answered is in the journal."
+        *("journalWriteData", True, BOOLEAN, "true"),
+        "Must be true: the bookie acknowledges an entry only once it is in the journal.",
     )
 
 
@@ -206,26 +216,28 @@ class SpaceSettings:
 
     read_only_share: float = setting(
         *("diskUsageThreshold", _CORE.read_only_share, fraction, "share"),
-        "From this used share of a disk on, the bookie is read-only.",
+        "The used share of a disk from which on the bookie is read-only.",
     )
     writable_share: float = setting(
         *("diskUsageLwmThreshold", _CORE.writable_share, fraction, "share"),
-        "Below this used share, it is writable again. BookKeeper's default is its diskUsageThreshold.",
+        "The used share below which the bookie is writable again. BookKeeper's default is its diskUsageThreshold.",
     )
     warn_share: float = setting(
-        "diskUsageWarnThreshold", 0.9, fraction, "share", "From this used share of a disk on, the journal warns."
+        "diskUsageWarnThreshold", 0.9, fraction, "share", "The used share from which on the bookie logs a warning."
     )
-    check_ms: int = setting("diskCheckInterval", _CORE.space_check_ms, _MS, "ms", "How often the space is checked.")
+    check_ms: int = setting(
+        "diskCheckInterval", _CORE.space_check_ms, _MS, "ms", "How often the bookie checks the space."
+    )
     reserve_bytes: int = setting(
         *("minUsableSizeForHighPriorityWrites", _CORE.reserve_bytes, _BYTES, "bytes"),
-        "What is kept free of all adds: a read-only bookie takes those of recovery until no more is free.",
+        "The space that no add may use. A read-only bookie accepts the adds of recovery until only this much is free.",
     )
     read_only_enabled: bool = setting(
         *("readOnlyModeEnabled", True, BOOLEAN, "true/false"),
-        "Whether a bookie with a full disk is read-only. false: it stops.",
+        "Whether a bookie whose disk is full becomes read-only. false: it stops.",
     )
     forced_read_only: bool = setting(
-        *("forceReadOnlyBookie", False, BOOLEAN, "true/false"), "Whether it is read-only whatever the space is."
+        *("forceReadOnlyBookie", False, BOOLEAN, "true/false"), "Whether the bookie is always read-only."
     )
 
 
@@ -242,22 +254,26 @@ class CollectionSettings:
         _CORE.compact_ms // 1000,
         _SECONDS,
         "s",
-        "How often segments are compacted. 0: never.",
+        "How often minor compactions run. 0: never.",
     )
     minor_share: float = setting(
         *("minorCompactionThreshold", _CORE.compact_share, fraction, "share"),
-        "Segments with a smaller live share than this are.",
+        "A minor compaction rewrites the segments of which a smaller share than this is live.",
     )
     major_s: int = setting(
         *("majorCompactionInterval", _CORE.compact_daily_ms // 1000, _SECONDS, "s"),
-        "How often they are with the other share. 0: never.",
+        "How often major compactions run. 0: never.",
     )
     major_share: float = setting(
-        "majorCompactionThreshold", _CORE.compact_share_daily, fraction, "share", "That share."
+        "majorCompactionThreshold",
+        _CORE.compact_share_daily,
+        fraction,
+        "share",
+        "A major compaction rewrites the segments of which a smaller share than this is live.",
     )
     rate_bytes_per_s: int = setting(
         *("compactionRateByBytes", _CORE.compact_bytes_per_s, _BYTES, "bytes/s"),
-        "A compaction writes so many bytes a second on average.",
+        "How fast a compaction writes, on average.",
     )
 
 
@@ -266,12 +282,17 @@ class HttpSettings:
     """The port of metrics, health and administration."""
 
     enabled: bool = setting(
-        "httpServerEnabled", False, BOOLEAN, "true/false", "Whether there is an HTTP port for administration."
+        "httpServerEnabled",
+        False,
+        BOOLEAN,
+        "true/false",
+        "Whether the bookie opens an HTTP port for metrics, health and administration.",
     )
-    port: int = setting("httpServerPort", 8080, _PORT, "port", "That port. 0: a free one.")
+    port: int = setting("httpServerPort", 8080, _PORT, "port", "The HTTP port. 0: any free port.")
     host: str = setting(
         *("httpServerHost", "127.0.0.1", host_name, "host"),
-        "Its address: by default this machine alone, since it asks nobody for a login. BookKeeper's is 0.0.0.0.",
+        "The address of the HTTP port. It has no login, so by default only this machine can connect. BookKeeper's "
+        "default is 0.0.0.0.",
     )
 
 
@@ -285,32 +306,33 @@ class ReplicationSettings:
     )
     lost_bookie_delay_s: int = setting(
         *("lostBookieRecoveryDelay", 0, _SECONDS, "s"),
-        "How long a bookie may be away before its ledgers are repaired. The first auditor writes it into the metadata, "
-        "where it is changed for all.",
+        "How long a bookie may be away before its ledgers are repaired. The first auditor writes it into the metadata; "
+        "to change it later, use `zab audit run --delay`.",
     )
     bookies_check_s: int = setting(
         *("auditorPeriodicBookieCheckInterval", _AUDITOR.bookies_check_ms // 1000, _SECONDS, "s"),
-        "How often all ledgers are searched for lost bookies, besides each time that one is lost. 0: never.",
+        "How often the auditor searches all ledgers for lost bookies, even if it has not noticed a loss. 0: never.",
     )
     ledgers_check_s: int = setting(
         *("auditorPeriodicCheckInterval", _AUDITOR.ledgers_check_ms // 1000, _SECONDS, "s"),
-        "How often entries of all ledgers are read. 0: never.",
+        "How often the auditor reads entries of all ledgers, to find missing copies. 0: never.",
     )
     placement_check_s: int = setting(
         *("auditorPeriodicPlacementPolicyCheckInterval", _AUDITOR.placement_check_ms // 1000, _SECONDS, "s"),
-        "How often ensembles are compared with the rule of racks. 0: never.",
+        "How often the auditor checks whether the copies of each ledger are spread over racks. 0: never.",
     )
     sample_percent: int = setting(
         *("auditorLedgerVerificationPercentage", 0, integer(0, 100), "%"),
-        "How many of the entries are read then, besides the first and the last one of each member.",
+        "The share of entries that the auditor reads in its check, besides the first and the last one on each bookie "
+        "of a ledger.",
     )
     grace_ms: int = setting(
         *("openLedgerRereplicationGracePeriod", _WORKER.open_grace_ms, integer(0, INT_MAX), "ms"),
-        "How long a writer may take to replace a lost bookie, before its ledger is closed.",
+        "How long a writer may take to replace a lost bookie, before a worker closes its ledger.",
     )
     bytes_per_s: int = setting(
         *("replicationRateByBytes", _WORKER.bytes_per_s, _BYTES, "bytes/s"),
-        "A worker copies so many bytes a second.",
+        "How fast a worker copies.",
     )
 
     @property
