@@ -81,6 +81,16 @@ def test_a_ledger_that_could_not_be_repaired_rests_longer_each_time() -> None:
     assert 7 not in failures.skipped(0, ()), "only so many are remembered"
 
 
+def test_a_ledger_that_could_not_be_repaired_is_put_off_until_it_is() -> None:
+    failures = Failures(WorkerSettings(retry_ms=100))
+    assert 7 not in failures.put_off
+    failures.failed(7, 0)
+    assert 7 not in failures.skipped(100, ()), "it may be tried"
+    assert 7 in failures.put_off, "but others first"
+    failures.forget(7)
+    assert 7 not in failures.put_off
+
+
 def test_a_ledger_with_a_lost_entry_rests_until_one_of_its_bookies_is_back() -> None:
     failures = Failures(WorkerSettings())
     failures.lost(7, frozenset({B1, B2}))

@@ -203,6 +203,24 @@ def test_a_worker_takes_a_record_that_is_neither_locked_nor_skipped(there: Coord
     assert there.run(take(ROOT, B1, there.session, Random(1), {2})) is None
 
 
+def test_a_record_that_is_put_off_is_taken_if_there_is_no_other(there: Coordination) -> None:
+    for ledger in (1, 2):
+        there.run(mark(ROOT, ledger, (B1,), 17))
+    taken = []
+    for seed in range(10):
+        record = there.run(take(ROOT, B1, there.session, Random(seed), set(), {1}))
+        assert record is not None
+        taken.append(record.ledger)
+        there.run(unlock(ROOT, record.ledger, there.session))
+    assert taken == [2] * 10
+    there.tree.apply(other_session(there), Create(lock_path(ROOT, 2), ephemeral=True))
+    record = there.run(take(ROOT, B1, there.session, Random(1), set(), {1}))
+    assert record is not None
+    assert record.ledger == 1
+    there.run(unlock(ROOT, 1, there.session))
+    assert there.run(take(ROOT, B1, there.session, Random(1), {1}, {1})) is None
+
+
 def test_workers_do_not_all_begin_with_the_same_record(there: Coordination) -> None:
     for ledger in range(0, 2_000_000, 40_000):
         there.run(mark(ROOT, ledger, (B1,), 17))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.simulator.ledgers.story import Story, StoryReplicator, StoryWriter, is_add, is_write_back
+from tests.simulator.ledgers.story import Story, StoryReplicator, StoryWriter, is_add, is_read, is_write_back
 from zab.coordination.steps import Steps
 from zab.ledger.entries.ids import BookieId
 from zab.ledger.metadata.cookies import decode_cookie
@@ -265,6 +265,24 @@ def other_ledgers_are_repaired_while_some_wait_for_their_writers() -> None:
     story.finish()
 
 
+def other_ledgers_are_repaired_before_one_that_failed_is_tried_again() -> None:
+    """b3 is lost. Nobody serves reads of four ledgers that name it, so these fail, and each try takes longer than they
+    rest. Then two others are marked."""
+    story = Story(5)
+    hopeless = [written_anew(story, number).ledger for number in range(4)]
+    others = [written_anew(story, number, 1, 4, 5).ledger for number in range(4, 6)]
+    story.kill(3)
+    a = story.replicator()
+    for number in (1, 2):
+        story.hold(a, number, lambda request: is_read(request) and request.ledger in hopeless)
+    story.until(lambda: a.worker.counts["failures"] == len(hopeless))
+    for ledger in others:
+        at_once(story, mark(ROOT, ledger, (B4,), 0))
+    story.until(lambda: a.worker.counts["failures"] > len(hopeless))
+    assert [each for each in others if record(story, each) is not None] == []
+    story.finish()
+
+
 # ---------------------------------------------------------------------------------------------------- records and locks
 
 
@@ -361,8 +379,8 @@ def two_workers_share_the_ledgers() -> None:
     story.finish()
 
 
-def written_anew(story: Story, number: int) -> StoryWriter:
-    w = story.writer(1, 2, 3)
+def written_anew(story: Story, number: int, *ensemble: int) -> StoryWriter:
+    w = story.writer(*(ensemble or (1, 2, 3)))
     w.append(f"{number}.a", f"{number}.b")
     story.until(lambda: w.is_acknowledged(f"{number}.a", f"{number}.b"))
     closed(story, w)

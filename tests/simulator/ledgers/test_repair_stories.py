@@ -23,6 +23,7 @@ STORIES: list[Callable[[], None]] = [
     stories.a_writer_that_does_not_replace_its_bookie_is_fenced,
     stories.an_open_ledger_without_entries_names_a_lost_bookie,
     stories.other_ledgers_are_repaired_while_some_wait_for_their_writers,
+    stories.other_ledgers_are_repaired_before_one_that_failed_is_tried_again,
     stories.a_record_that_is_marked_again_meanwhile_stays,
     stories.a_worker_dies_while_it_copies,
     stories.a_worker_whose_session_is_over_begins_again,

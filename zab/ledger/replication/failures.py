@@ -1,5 +1,6 @@
 """The ledgers that a worker leaves alone: those that it could not repair, for a while; those that lost an entry, until
-a bookie comes back that may have it.
+a bookie comes back that may have it. After that while, a ledger is put off: others are taken first, since each attempt
+may take long.
 
 Only so many are remembered, the newest; the others are simply tried again.
 """
@@ -50,6 +51,11 @@ class Failures:
     def losses(self) -> int:
         """How many ledgers have an entry that no registered bookie has, as far as this worker knows."""
         return len(self._lost)
+
+    @property
+    def put_off(self) -> Container[int]:
+        """The ledgers that could not be repaired when they were tried last."""
+        return self._failed.keys()
 
     def skipped(self, now_ms: int, held: Container[int]) -> Skipped:
         return Skipped(now_ms, held, self._failed, self._lost)

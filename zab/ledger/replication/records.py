@@ -1,7 +1,8 @@
 """The records of ledgers that lack copies, and the locks of those that are being repaired: handlers.
 
     mark(root, ledger, bookies, wall_ms)       that these bookies lack entries, in addition to what the record says
-    take(root, name, session, rng, skipped)    any record that nobody has locked: locked, then read
+    take(root, name, session, rng, skipped, put_off)
+                                               any record that nobody has locked: locked, then read
     remove(root, ledger, version)              the ledger is repaired; unless the record was marked again meanwhile
     unlock(root, ledger, session)
     list_records(root, count_max)              for operators
@@ -107,11 +108,20 @@ _SOMEBODY_ELSE: Final = frozenset({ZooKeeperError.NONODE, ZooKeeperError.NODEEXI
 # -------------------------------------------------------------------------------------------------------------- workers
 
 
-def take(root: str, name: BookieId, session: int, rng: Random, skipped: Container[int]) -> Steps[Record | None]:
-    """Lock a record, not one of those skipped, and read it. None: there is none that is not locked."""
+def take(
+    root: str,
+    name: BookieId,
+    session: int,
+    rng: Random,
+    skipped: Container[int],
+    put_off: Container[int] = frozenset(),
+) -> Steps[Record | None]:
+    """Lock a record, not one of those skipped, and read it; one that is put off only if there is no other. None: there
+    is none that is not locked."""
     (listed,) = yield from read((Children(f"{root}/{LOCKS}"),))
     locked = frozenset(listed.children)
     to_visit = [(f"{root}/{RECORDS}", LEVELS)]
+    others: list[int] = []
     for _ in range(DIRECTORIES_MAX):
         if not to_visit:
             break
@@ -128,9 +138,16 @@ def take(root: str, name: BookieId, session: int, rng: Random, skipped: Containe
             ledger = ledger_of_leaf(leaf)
             if ledger is None or ledger in skipped or leaf in locked:
                 continue
+            if ledger in put_off:
+                others.append(ledger)
+                continue
             record = yield from _lock_and_read(root, ledger, name, session)
             if record is not None:
                 return record
+    for ledger in others:
+        record = yield from _lock_and_read(root, ledger, name, session)
+        if record is not None:
+            return record
     return None
 
 

@@ -9,8 +9,8 @@
     recover  if that did not help: the ledger is closed (`zab.ledger.recovery`), which fences its writer
     look     again. Nothing is wrong: the record goes, if nobody marked it again; then the lock
 
-A ledger that cannot be repaired keeps its record, and is left alone for a while. One with an entry that no registered
-bookie has is left alone until one of its bookies comes back.
+A ledger that cannot be repaired keeps its record, is left alone for a while, and then taken if there is no other. One
+with an entry that no registered bookie has is left alone until one of its bookies comes back.
 
 Not here: who decides that a ledger has to be repaired (`auditor`).
 """
@@ -222,7 +222,8 @@ class Worker:
         repair = self._due()
         if repair is None and len(self._held) < self._settings.held_max:
             skipped = self._failures.skipped(self._now_ms, self._held)
-            record = yield from take(self._root, self._name, session, self._rng, skipped)
+            put_off = self._failures.put_off
+            record = yield from take(self._root, self._name, session, self._rng, skipped, put_off)
             repair = None if record is None else Repair(record)
         if repair is not None:
             self._look_at_ms = self._now_ms
