@@ -13,7 +13,7 @@ from zab.coordination.steps import Steps, read
 from zab.ledger.bookie import membership
 from zab.ledger.bookie.checkpoints import Checkpoints
 from zab.ledger.bookie.collection import Candidates, NoRound
-from zab.ledger.bookie.cookie_check import LocalCookie
+from zab.ledger.bookie.cookie_check import CookieError, LocalCookie, check_cookie
 from zab.ledger.bookie.events import StateSaved
 from zab.ledger.bookie.journal import Journal
 from zab.ledger.bookie.journal_files import JournalFiles
@@ -174,9 +174,11 @@ def close_without_writing_back(patch: Patch) -> None:
 def start_with_any_disk(patch: Patch) -> None:
     """S4: a bookie that lost its disk goes on under its name."""
 
-    def checking(_root: str, cookie: Cookie, _local: LocalCookie | None) -> Steps[bytes]:
-        yield from ()
-        return encode_cookie(cookie)
+    def checking(root: str, cookie: Cookie, local: LocalCookie | None) -> Steps[bytes]:
+        try:
+            return (yield from check_cookie(root, cookie, local))
+        except CookieError:
+            return encode_cookie(cookie)
 
     patch.setattr(bookie_process, "check_cookie", checking)
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from zab.ledger.entries.ids import BookieId
 from zab.ledger.metadata.ledger_metadata import Fragment, LedgerMetadata
+from zab.simulator.ledgers.cluster import LedgerCluster
 from zab.simulator.ledgers.judge import Judge, lost_entry
 from zab.simulator.ledgers.losses import may_lose, why_blocked
+from zab.simulator.ledgers.profile import draw
 
 B = tuple(BookieId(f"b{number}") for number in range(1, 8))
 LEDGER = 7
@@ -44,6 +48,16 @@ def test_whoever_has_an_entry_counts_wherever_the_metadata_say_it_is() -> None:
     judge.loses_disk(B[3])
     assert not may_lose(judge, B[1])
     assert may_lose(judge, B[0])
+
+
+def test_a_bookie_that_was_never_started_loses_nothing_with_its_disk() -> None:
+    """It has no cookie, so it starts under its name."""
+    cluster = LedgerCluster(draw(0, Random(0)), None, repr)
+    cluster.lose_disk(1)
+    assert cluster.judge.lost == set()
+    cluster.bookies[1].start()
+    cluster.lose_disk(1)
+    assert cluster.judge.lost == {B[0]}
 
 
 def test_what_is_deleted_may_be_lost() -> None:

@@ -9,6 +9,7 @@ from typing import Final
 
 from zab.ledger.bookie.cookie_check import CookieError
 from zab.ledger.entries.ids import BookieId
+from zab.ledger.metadata.layout import COOKIES
 from zab.ledger.metadata.paths import ledger_of
 from zab.ledger.metadata.serialized import decode_metadata
 from zab.ledger.metadata.underreplication import lock_path
@@ -110,11 +111,12 @@ class LedgerCluster(Cluster):
 
     def lose_disk(self, number: int) -> None:
         """The disk of a bookie is replaced by an empty one. It refuses to start until its operator brings it back under
-        another name."""
+        another name; except one without a cookie, which has never been started and loses nothing."""
         machine = self.bookies[number]
         machine.stop(with_power=True)
         machine.disk.lose_everything()
-        self.bookie_judge.loses_disk(self.id_of(number))
+        if self.service.tree.data(f"{ROOT}/{COOKIES}/{self.id_of(number)}") is not None:
+            self.bookie_judge.loses_disk(self.id_of(number))
 
     def rename(self, number: int) -> None:
         """The operator has decommissioned a bookie, and brings its machine back with a new id."""
