@@ -86,6 +86,33 @@ def test_the_limits_of_the_bookie_for_batches() -> None:
     assert len(bench.answer(ReadBatch(1, 0, 0, 1 << 40)).envelopes) == 3
 
 
+def test_a_batch_that_takes_long_has_what_was_found_in_time() -> None:
+    """Each read of the disk takes 60 ms. Who asks has a time-out, and would ask for the same again, for ever."""
+    bench = Bench(evolve(SMALL, batch_ms_max=200))
+    bench.ask(*(add(1, entry, b"p" * 900) for entry in range(7)))
+    bench.flush()
+    found: list[int] = []
+    while sum(found) < 7:
+        began_ms = bench.now_ms
+        (number,) = bench.ask(ReadBatch(1, sum(found), 0, 1 << 20))
+        while number not in bench.answers:
+            bench.now_ms += 60
+            bench.step(bench.entry_files.read(bench.reads.popleft()))
+        assert bench.now_ms - began_ms <= 240
+        found.append(len(bench.answers[number].envelopes))
+    assert len(found) > 1
+
+
+def test_a_batch_that_waits_too_long_has_one_entry() -> None:
+    bench = Bench(evolve(SMALL, batch_ms_max=200, long_reads_max=1))
+    bench.ask(*(add(1, entry, b"p" * 900) for entry in range(7)))
+    bench.flush()
+    numbers = bench.ask(*(ReadBatch(1, 0, 0, 1 << 20) for _ in range(2)))
+    bench.now_ms += 200
+    bench.settle()
+    assert [len(bench.answers[number].envelopes) for number in numbers] == [1, 1]
+
+
 @pytest.mark.parametrize("is_flushed", [False, True])
 def test_a_step_begins_few_batches_and_lists_and_few_gather_at_a_time(is_flushed: bool) -> None:
     """A request of 44 bytes may have an answer of 5 MiB: thousands of them hold up no step, and fill no memory."""

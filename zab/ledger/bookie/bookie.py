@@ -138,9 +138,9 @@ class Bookie:
         effects = Effects()
         if self._failure is not None:
             return effects
-        self._now_ms = now_ms
+        self._now_ms = self._reads.now_ms = now_ms
         self._take(inputs, effects, wall_ms)
-        self._reads.time_out(now_ms)
+        self._reads.time_out()
         self._disk_reads.begin_long()
         while self._writes.raised:
             self._reads.wake(self._writes.raised.popitem()[0])
@@ -177,7 +177,7 @@ class Bookie:
     def _take_request(self, asked: Asked, wall_ms: int) -> None:
         match asked.request:
             case ReadEntry() as request:
-                self._reads.read(asked, request, self._now_ms)
+                self._reads.read(asked, request)
             case ReadBatch() as request:
                 self._reads.read_batch(asked, request)
             case WriteLac() as request:

@@ -40,6 +40,9 @@ class BookieConfig:
     """A batch read has so many bytes at most, or one entry."""
     batch_count_max: int = 1_000
     """A batch read has so many entries at most."""
+    batch_ms_max: int = 1_000
+    """A batch read ends so long after it came, with at least one entry: a client that gave up waiting for all of them
+    would ask for as many again."""
     long_reads_max: int = 32
     """So many batches and lists are under way at a time: each may gather `batch_bytes_max`. Further ones wait."""
     long_reads_per_step: int = 4

@@ -70,6 +70,8 @@ class Reads:
         self._journal = journal
         self._writes = writes
         self._long_polls = long_polls
+        self.now_ms = 0
+        """The bookie sets it in each step."""
         self.answers: list[Waiting] = []
         """Answers that may go; the bookie empties it."""
 
@@ -116,14 +118,14 @@ class Reads:
         else:
             then(answer_without(asked.request, Status.TOO_MANY_REQUESTS))
 
-    def read(self, asked: Asked, request: ReadEntry, now_ms: int) -> None:
+    def read(self, asked: Asked, request: ReadEntry) -> None:
         """Answer a read, or wait for what it needs."""
         if request.ledger < 0 or request.entry < NONE:
             self._answer(asked, answer_without(request, Status.BAD_REQUEST))
         elif request.is_fencing:
             self._fencing_read(asked, request)
         elif request.previous_lac is not None or request.wants_piggyback:
-            self._long_poll(asked, request, now_ms)
+            self._long_poll(asked, request)
         else:
             self._plain_read(asked, request)
 
@@ -168,17 +170,20 @@ class Reads:
         if isinstance(ledger, Ledger):
             fenced = ledger if request.is_fencing else None
             is_urgent = request.is_fencing or request.is_urgent
-            self._search(asked, self._batch(ledger, request), is_urgent=is_urgent, is_long=True, fenced=fenced)
+            end_ms = self.now_ms + self._config.batch_ms_max
+            self._search(asked, self._batch(ledger, request, end_ms), is_urgent=is_urgent, is_long=True, fenced=fenced)
         else:
             refusal = answer_without(request, ledger or Status.NO_LEDGER)
             self._answer(asked, refusal, after_journal=request.is_fencing)
 
-    def _batch(self, ledger: Ledger, request: ReadBatch) -> Search[Answer]:
+    def _batch(self, ledger: Ledger, request: ReadBatch, end_ms: int) -> Search[Answer]:
         count_max = min(request.count_max if request.count_max > 0 else 1 << 31, self._config.batch_count_max)
         size_max = min(request.size_max, self._config.batch_bytes_max)
         size, entry = BATCH_HEADER_BYTES, request.first
         envelopes: list[bytes] = []
         while len(envelopes) < count_max:
+            if envelopes and self.now_ms >= end_ms:
+                break
             found = yield from self._entry(ledger, entry)
             if isinstance(found, Status):
                 if not envelopes:
@@ -193,7 +198,7 @@ class Reads:
 
     # ----------------------------------------------------------------------------------------------------- long polls
 
-    def _long_poll(self, asked: Asked, request: ReadEntry, now_ms: int) -> None:
+    def _long_poll(self, asked: Asked, request: ReadEntry) -> None:
         ledger = self._table.get(request.ledger)
         previous = request.previous_lac
         if previous is None or previous < NONE or (request.wants_piggyback and request.entry != NONE):
@@ -202,7 +207,7 @@ class Reads:
             self._answer(asked, answer_without(request, Status.NO_LEDGER))
         elif request.wait_ms is None or ledger.lac > previous:
             self._after_wait(asked, request, False)
-        elif not self._long_polls.add(asked.connection, asked.number, request, ledger, now_ms):
+        elif not self._long_polls.add(asked.connection, asked.number, request, ledger, self.now_ms):
             self._answer(asked, answer_without(request, Status.TOO_MANY_REQUESTS))
 
     def wake(self, ledger: Ledger) -> None:
@@ -210,9 +215,9 @@ class Reads:
         for watcher in self._long_polls.wake(ledger):
             self._after_wait(watcher, watcher.request, True)
 
-    def time_out(self, now_ms: int) -> None:
+    def time_out(self) -> None:
         """Answer whose time is over."""
-        for watcher in self._long_polls.due(now_ms):
+        for watcher in self._long_polls.due(self.now_ms):
             self._after_wait(watcher, watcher.request, False)
 
     def _after_wait(self, asked: Asked | Watcher, request: ReadEntry, was_woken: bool) -> None:

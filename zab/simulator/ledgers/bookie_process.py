@@ -104,6 +104,7 @@ def open_bookie(
         journal_file_bytes=profile.journal_bytes,
         read_ahead_bytes=profile.segment_bytes // 4,
         read_cache_bytes=profile.segment_bytes,
+        batch_ms_max=profile.request_timeout_ms // 4,
         space_check_ms=1_000,
         reserve_bytes=2 * profile.journal_bytes + 4 * profile.segment_bytes,
         collect_ms=profile.gc_ms,
