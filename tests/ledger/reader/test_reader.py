@@ -337,6 +337,39 @@ def test_a_read_that_is_not_answered_goes_to_the_next_replica():
     assert delivered(rig) == [0]
 
 
+def test_a_bookie_whose_batch_comes_too_late_is_asked_for_less():
+    """All bookies are slow: none can read more than three entries in time."""
+    rig = reading()
+    rig.core._replicas._hedges = 0
+    rig.step(ReadRange("t", 0, 9))
+    counts = []
+    for _ in range(40):
+        if not rig.sent:
+            rig.pass_ms(SETTINGS.request_timeout_ms)
+            continue
+        bookie, request = rig.sent.popleft()
+        counts.append(request.count_max if isinstance(request, ReadBatch) else 1)
+        if counts[-1] <= 3:
+            rig.step(Answered(bookie, request, rig.bookies[bookie].answer(request)))
+    assert rig.outcomes == {"t": ReadDone(9)}
+    assert delivered(rig) == list(range(10))
+    assert counts[:6] == [10, 10, 10, 1, 2, 4], "each of the three bookies, then one of them for more and more"
+
+
+def test_bookies_that_are_silent_are_asked_for_one_more_entry_and_given_up():
+    rig = reading()
+    rig.core._replicas._hedges = 0
+    rig.step(ReadRange("t", 0, 9))
+    rig.sent.clear()
+    for _ in range(5):
+        rig.pass_ms(SETTINGS.request_timeout_ms)
+        assert len(rig.sent) == 1
+        rig.sent.clear()
+    assert not rig.outcomes
+    rig.pass_ms(SETTINGS.request_timeout_ms)
+    assert rig.outcomes == {"t": ReadUnavailable(0, dict.fromkeys(("b1", "b2", "b3"), Status.TIMED_OUT))}
+
+
 # ------------------------------------------------------------------------------------------------------------- hedging
 
 

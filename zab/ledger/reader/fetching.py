@@ -4,6 +4,9 @@ A **run** is one request under way: consecutive entries, of one bookie. A run of
 may have fewer. Where E = Qw every bookie of the ensemble has all entries, so one is kept to. Each record is checked;
 one that is damaged, or another entry, is an error of that bookie, and the next replica is asked.
 
+A bookie whose batch came too late may be slow: it is asked for one entry, and for twice as many after each answer. If
+that one comes too late, the bookie counts as silent.
+
 Not here: the order of replicas (`replicas`), what is wanted and delivered (`range_read`), the metadata (`reader`).
 """
 
@@ -52,6 +55,8 @@ class Fetching:
     _on_entry: Callable[[Entry], None]
     _runs: dict[tuple[BookieId, Asked], list[_Run]] = field(factory=dict)
     _without_batches: set[BookieId] = field(factory=set)
+    _rooms: dict[BookieId, int] = field(factory=dict)
+    """So many entries may be under way at bookies whose batches came too late."""
 
     @property
     def deadline_ms(self) -> int | None:
@@ -66,10 +71,13 @@ class Fetching:
         is_sticky = metadata.ensemble_size == metadata.write_quorum
         run: list[Wanted] = []
         run_bookie: BookieId | None = None
+        free = {each: room - self._under_way_at(each) for each, room in self._rooms.items()}
         for wanted in of.idle():
             bookie = self._next_replica(wanted, metadata, now_ms)
-            if bookie is None:
+            if bookie is None or free.get(bookie, 1) <= 0:
                 continue
+            if bookie in free:
+                free[bookie] -= 1
             if is_sticky:
                 self._replicas.prefer(bookie, metadata.fragment_of(wanted.entry).ensemble)
             joins = (
@@ -85,6 +93,9 @@ class Fetching:
             run_bookie = bookie
         if run and run_bookie is not None:
             yield from self._start(of, run, run_bookie, now_ms)
+
+    def _under_way_at(self, bookie: BookieId) -> int:
+        return sum(len(run.entries) for run in self._all() if run.bookie == bookie)
 
     def exhausted(self, of: RangeRead, metadata: LedgerMetadata) -> list[Wanted]:
         """What every replica has been asked for, in vain."""
@@ -136,6 +147,7 @@ class Fetching:
                 status = Status.IO_ERROR
             if status == Status.OK:
                 self._replicas.on_served(bookie, now_ms - run.sent_ms)
+                self._widen(bookie)
                 self._take(run, envelopes, now_ms)
             else:
                 self._refused(run, status, now_ms)
@@ -156,6 +168,12 @@ class Fetching:
             self._on_entry(entry)
             run.range.found(entry, len(envelope))
 
+    def _widen(self, bookie: BookieId) -> None:
+        if bookie in self._rooms:
+            self._rooms[bookie] *= 2
+            if self._rooms[bookie] >= self._settings.batch_entries:
+                del self._rooms[bookie]
+
     def _refused(self, run: _Run, status: Status, now_ms: int) -> None:
         """A bookie says of the first entry of a batch alone that it does not have it."""
         if status == Status.BAD_REQUEST and isinstance(run.request, ReadBatch):
@@ -165,6 +183,9 @@ class Fetching:
             self._replicas.on_absent(run.bookie, now_ms)
         else:
             self._replicas.on_failed(run.bookie, now_ms)
+        if status is Status.TIMED_OUT and len(run.entries) > 1:
+            self._rooms[run.bookie] = 1
+            return
         for number in run.entries[:1] if status.proves_absence else run.entries:
             if (wanted := run.range.wanted.get(number)) is not None:
                 wanted.said[run.bookie] = status
