@@ -10,8 +10,8 @@ Bytes are sent by the turn itself as far as the socket takes them.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
-from typing import Final, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, ParamSpec, TypeVar
 
 import trio
 
@@ -47,6 +47,13 @@ class TrioLoop:
         transport = TrioTransport(self, connection)
         self._nursery.start_soon(transport.serve, host, port)
         return transport
+
+    def start(self, task: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self.in_nursery(task)
+
+    async def in_thread(self, do: Callable[[], T]) -> T:
+        # A file system may hang for minutes; nobody waits for it at the end of the store.
+        return await trio.to_thread.run_sync(do, abandon_on_cancel=True)
 
     # The task.
 
@@ -85,13 +92,10 @@ class TrioLoop:
         """Everything that belongs to the store is called from here."""
         return do(*given, **options)
 
-    def start(self, task: Callable[[], Awaitable[object]]) -> None:
+    def in_nursery(self, task: Callable[[], Awaitable[object]]) -> None:
+        """Begin a task of trio, in whose thread this is called."""
         assert self._nursery is not None
         self._nursery.start_soon(task)
-
-    async def in_thread(self, do: Callable[[], T]) -> T:
-        # A file system may hang for minutes; nobody waits for it at the end of the store.
-        return await trio.to_thread.run_sync(do, abandon_on_cancel=True)
 
 
 class TrioTransport:
@@ -127,7 +131,7 @@ class TrioTransport:
         self._unsent += data
         if not self._is_draining:
             self._is_draining = True
-            self._loop.start(self._drain)
+            self._loop.in_nursery(self._drain)
 
     def close(self) -> None:
         self._is_closed = True
