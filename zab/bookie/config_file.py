@@ -71,8 +71,8 @@ IGNORED: Final[Mapping[str, str]] = {
         "metrics are at the port of httpServerEnabled",
     ),
     **dict.fromkeys(
-        ("verifyMetadataOnGC", "gcOverreplicatedLedgerWaitTime", "isForceGC"),
-        "each ledger is looked for by itself before it is deleted, and copies that are too many stay",
+        ("verifyMetadataOnGC", "isForceGC"),
+        "each ledger is looked for by itself before it is deleted",
     ),
     **dict.fromkeys(
         ("zkRetryBackoffStartMs", "zkRetryBackoffMaxMs", "zkRequestRateLimit", "zkReplicationTaskRateLimit"),

@@ -249,6 +249,10 @@ class CollectionSettings:
         *("gcWaitTime", _CORE.collect_ms, _MS, "ms"),
         "How often it is looked which ledgers are gone from the metadata.",
     )
+    surplus_ms: int = setting(
+        *("gcOverreplicatedLedgerWaitTime", _CORE.surplus_ms, _MS, "ms"),
+        "How often closed ledgers that other bookies have are looked for; two such rounds empty them. 0: never.",
+    )
     minor_s: int = setting(
         "minorCompactionInterval",
         _CORE.compact_ms // 1000,
@@ -400,6 +404,7 @@ class BookieSettings:
             writable_share=min(space.writable_share, space.read_only_share),
             reserve_bytes=space.reserve_bytes,
             collect_ms=collection.collect_ms,
+            surplus_ms=collection.surplus_ms,
             compact_share=collection.minor_share,
             compact_share_daily=collection.major_share,
             compact_ms=collection.minor_s * 1000 or never_ms,

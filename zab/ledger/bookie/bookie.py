@@ -210,6 +210,14 @@ class Bookie:
         if membership.to_delete:
             self.deletion.add(membership.to_delete)
             membership.to_delete = []
+        surplus = membership.surplus
+        for each in surplus.to_fence:
+            if (ledger := self.table.get(each)) is not None:
+                self._writes.fence(each, ledger.key)
+        surplus.to_fence.clear()
+        if surplus.to_empty:
+            self.deletion.empty(surplus.to_empty)
+            surplus.to_empty = []
         if membership.to_fill:
             self.deletion.fill(membership.to_fill)
             membership.to_fill = []

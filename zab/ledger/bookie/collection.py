@@ -102,8 +102,10 @@ def _instance(root: str) -> Steps[bytes | None]:
 class Collection:
     """What the rounds come to. `force` lets the next round delete as many as it finds twice."""
 
-    def __init__(self, config: BookieConfig) -> None:
+    def __init__(self, config: BookieConfig, finding: str = "are gone from the metadata") -> None:
+        """`finding`: what was found of them."""
         self._config = config
+        self._finding = finding
         self._former: list[frozenset[int]] = []
         """The candidates of the last two rounds, the newest last."""
         self._is_forced = False
@@ -127,7 +129,7 @@ class Collection:
         if self._are_too_many(len(agreed), found.asked) and not self._is_forced:
             if len(former) < 2:
                 self.reports.append(
-                    f"{len(agreed)} of {found.asked} ledgers here are gone from the metadata -> nothing is deleted,"
+                    f"{len(agreed)} of {found.asked} ledgers here {self._finding} -> nothing is deleted,"
                     " unless another round agrees; look whether the metadata are whole"
                 )
                 return []

@@ -117,8 +117,8 @@ class Compaction:
         """Neighbours in age that are to become one; None after each segment that ends no group."""
         config, group = self._config, _Group()
         for segment in reversed(self._segments.newest_first):
-            # No ledger that is not live now will be so later.
-            live, entries, size, total = segment.live_part(self._table.by_id)
+            # What is not live here now will not be so later: an emptied ledger comes back in newer segments.
+            live, entries, size, total = segment.live_part(self._table.live)
             is_low = size < share * total or not total
             is_wanted = is_low or segment.size < config.compact_small_bytes
             if segment.is_suspect or segment.number in self._refused:

@@ -71,6 +71,9 @@ class BookieConfig:
     """A round that would delete a larger share of the ledgers deletes nothing (`collection.py`)."""
     collect_count_max: int = 1_000
     """A round that would delete more ledgers than this deletes nothing."""
+    surplus_ms: int = 86_400_000
+    """Ledgers that are closed, and of which the metadata name other bookies alone, are looked for so often; those that
+    are found twice are emptied (`surplus.py`). 0: never."""
     tombstones_max: int = 4_000_000
     """With so many runs of tombstones, 16 bytes each, no ledger is deleted any more (`deletion.py`)."""
     tombstones_merge_from: int = 10_000

@@ -1,6 +1,7 @@
 """How ledgers are deleted that a round of collection (`collection.py`) has found gone from the metadata.
 
     tombstone in memory, no more adds -> tombstone durable -> dropped
+    limbo -> limbo durable, and no add since -> emptied                 what a round of `surplus.py` has found
 
 A round may find a million of them. So some are taken in each step, and some dropped, `ledgers_per_step` at most.
 
@@ -48,6 +49,8 @@ class Deletion:
         """Ledgers to be deleted."""
         self._to_drop: deque[tuple[int, list[int]]] = deque()
         """Ledgers with tombstones, each group with the number of the append that makes these durable."""
+        self._to_empty: deque[tuple[int, list[int]]] = deque()
+        """Ledgers in limbo, each group with the number of the append that makes this durable."""
         self._dropped = 0
         self.dropped: list[int] = []
         """Ledgers that are gone from here now; the bookie empties it."""
@@ -61,11 +64,23 @@ class Deletion:
     @property
     def deadline_ms(self) -> int | None:
         """When `step` has something to do."""
-        return 0 if self._waiting or self._gaps or self._may_drop else None
+        return 0 if self._waiting or self._gaps or self._may_drop or self._may_empty else None
 
     @property
     def _may_drop(self) -> bool:
         return bool(self._to_drop) and self._to_drop[0][0] <= self._journal.durable_number
+
+    @property
+    def _may_empty(self) -> bool:
+        return bool(self._to_empty) and self._to_empty[0][0] <= self._journal.durable_number
+
+    def empty(self, ledgers: list[int]) -> None:
+        """Let go of the entries of these ledgers, which are watched."""
+        for each in ledgers:
+            ledger = self._table.get(each)
+            if ledger is not None:
+                self._writes.lose(each, ledger.key)
+        self._to_empty.append((self._journal.next_number, ledgers))
 
     def add(self, ledgers: Iterable[int]) -> None:
         """Delete these ledgers, ascending."""
@@ -79,6 +94,8 @@ class Deletion:
         """Drop some ledgers whose tombstones are durable, and take some more."""
         if self._gaps:
             self._fill([self._gaps.popleft() for _ in range(min(self._count_max, len(self._gaps)))])
+        if self._may_empty:
+            self._empty(self._to_empty.popleft()[1])
         if self._may_drop:
             self._drop(self._to_drop.popleft()[1])
         if self._waiting:
@@ -111,6 +128,13 @@ class Deletion:
         self._table.tombstones.add_runs(runs)
         for first, last in runs:
             self._writes.note_tombstones(first, last)
+
+    def _empty(self, ledgers: list[int]) -> None:
+        emptied = [each for each in ledgers if each in self._table.watched]
+        for each in emptied:
+            self._table.empty(self._table.by_id[each])
+        if emptied:
+            self.notes.append(f"let go of the entries of {len(emptied)} ledgers that other bookies have")
 
     def _drop(self, ledgers: list[int]) -> None:
         for each in ledgers:

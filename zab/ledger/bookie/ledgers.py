@@ -6,7 +6,7 @@ tombstones. Who fences it fences it for ever.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Container, Hashable, Iterator
 from typing import Any
 
 import attrs
@@ -85,6 +85,10 @@ class LedgerTable:
     def __init__(self) -> None:
         self.tombstones = Tombstones()
         self.by_id: dict[int, Ledger] = {}
+        self.watched: set[int] = set()
+        """Ledgers of which the metadata name other bookies, and that got no add since (`surplus.py`)."""
+        self.emptied: set[int] = set()
+        """Those of which no entry here is live."""
 
     def __len__(self) -> int:
         return len(self.by_id)
@@ -112,8 +116,35 @@ class LedgerTable:
         """Drop a ledger that has a tombstone, if it is here."""
         assert ledger in self.tombstones
         self.by_id.pop(ledger, None)
+        self.needs(ledger)
+
+    def needs(self, ledger: int) -> None:
+        """What is added to this ledger from now on is live."""
+        self.watched.discard(ledger)
+        self.emptied.discard(ledger)
+
+    def empty(self, ledger: Ledger) -> None:
+        """Nothing of this ledger is live, except for what is added from now on."""
+        self.watched.discard(ledger.id)
+        self.emptied.add(ledger.id)
+        ledger.last = NONE
+
+    @property
+    def live(self) -> Container[int]:
+        """The ledgers whose entries are live."""
+        return self.by_id if not self.emptied else _Live(self)
 
     @property
     def highest(self) -> int:
         """The highest id of a ledger that is or was here, -1 without one."""
         return max(max(self.by_id, default=-1), self.tombstones.last)
+
+
+@attrs.frozen(eq=False)
+class _Live:
+    """The ledgers of a table that are not emptied."""
+
+    table: LedgerTable
+
+    def __contains__(self, ledger: object) -> bool:
+        return ledger in self.table.by_id and ledger not in self.table.emptied

@@ -1,4 +1,5 @@
-"""A bookie and the coordination service: its registration, and the rounds of collection, one after the other.
+"""A bookie and the coordination service: its registration, the rounds of collection, and those that look for ledgers
+that other bookies have, one part after the other.
 
 What the service refuses, or a name that is taken, is reported, once until it succeeds, and tried again later; the
 bookie goes on serving.
@@ -19,6 +20,7 @@ from zab.ledger.bookie.config import BookieConfig
 from zab.ledger.bookie.gaps import GapSearch, Run, find_gone
 from zab.ledger.bookie.ledgers import LedgerTable
 from zab.ledger.bookie.registration import NameTaken, register
+from zab.ledger.bookie.surplus import Surplus
 from zab.ledger.entries.ids import BookieId
 
 RETRY_MS: Final = 10_000
@@ -53,6 +55,7 @@ class Membership:
         self._register_at_ms = now_ms
         self._collect_at_ms = now_ms + config.collect_ms
         self.collection = Collection(config)
+        self.surplus = Surplus(config, table, now_ms)
         self._said: dict[str, str] = {}
         """What was reported of a registration or of a round that did not succeed."""
         self.to_delete: list[int] = []
@@ -69,7 +72,7 @@ class Membership:
             return None
         deadlines = [self._driver.deadline_ms]
         if self._driver.is_idle:
-            deadlines.append(self._collect_at_ms)
+            deadlines += [self._collect_at_ms, self.surplus.deadline_ms]
             if self.read_only != self._wants_read_only:
                 deadlines.append(self._register_at_ms)
         return min((each for each in deadlines if each is not None), default=None)
@@ -83,6 +86,7 @@ class Membership:
         self._collect_at_ms = now_ms
         if force:
             self.collection.force()
+            self.surplus.collection.force()
 
     def take(self, event: FromCoordination) -> None:
         """What the service says."""
@@ -109,6 +113,8 @@ class Membership:
             elif now_ms >= self._collect_at_ms:
                 self._collect_at_ms = now_ms + self._config.collect_ms
                 self._offer("collect", self._collect)
+            elif self.surplus.is_due(now_ms):
+                self._offer("surplus", lambda: self._look_for_surplus(now_ms))
         return list(self._driver.advance(now_ms))
 
     def _offer(self, name: str, begin: Callable[[], Steps[None]]) -> None:
@@ -136,6 +142,21 @@ class Membership:
         self.read_only = read_only
         self._register_at_ms = 0
         self.notes.append("registered as read-only" if read_only else "registered as available")
+
+    def _look_for_surplus(self, now_ms: int) -> Steps[None]:
+        member, session, surplus = self._member, self._session, self.surplus
+        assert session is not None
+        is_done = False
+        try:
+            reason = yield from surplus.go_on(member.root, member.instance, member.bookie, session, now_ms)
+            is_done = True
+        finally:
+            if not is_done:
+                surplus.abandon()
+        if reason:
+            self._say("surplus", f"nobody looks for ledgers that other bookies have: {reason}")
+        self.reports += surplus.collection.reports
+        surplus.collection.reports.clear()
 
     def _collect(self) -> Steps[None]:
         # The ledgers here first, the metadata after that.

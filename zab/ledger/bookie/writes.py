@@ -119,6 +119,7 @@ class Writes:
             self.at_once.append((each.connection, each.number, Added(found, request.ledger, entry)))
             return
         answer = (each.connection, each.number, Added(Status.OK, request.ledger, entry))
+        self._table.needs(found.id)
         if found.cached(entry) != envelope:
             self._store(found, entry, envelope, wall_ms)
         if request.is_deferred and not request.is_recovery:
