@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from urllib.error import HTTPError
 
 import pytest
 import trio
@@ -16,6 +19,7 @@ from zab.host.process.run_service import Supervised
 from zab.ledger.entries.ids import BookieId
 from zab.ledgers import open_store
 from zab.testing.bookies import Bookies
+from zab.testing.kit.ports import free_ports
 
 
 @asynccontextmanager
@@ -64,3 +68,46 @@ def test_figures_are_there_before_there_is_a_session() -> None:
     assert found["zab_auto_recovery_is_auditor"] == 0
     assert found["zab_auto_recovery_copied_entries"] == 0
     assert len(found) == 3 + len(COUNTED)
+
+
+def _get(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE_SECONDS) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as error:
+        return error.code, error.read().decode()
+    except OSError:
+        # It is not open yet.
+        return 0, ""
+
+
+@pytest.mark.slow
+async def test_auto_recovery_alone_has_an_http_port() -> None:
+    (port,) = free_ports(1)
+    keys = f"ledgerDirectories=/tmp/nowhere\nbookieId=r1\nhttpServerEnabled=true\nhttpServerPort={port}\n"
+
+    async def get(path: str) -> tuple[int, str]:
+        return await trio.to_thread.run_sync(_get, port, path)
+
+    async def until(status: int) -> None:
+        with trio.fail_after(PATIENCE_SECONDS):
+            while (await get("/health/ready"))[0] != status:  # noqa: ASYNC110
+                await trio.sleep(0.05)
+
+    async with Bookies(1) as bookies, trio.open_nursery() as nursery:
+        settings = read_settings(f"{keys}metadataServiceUri={bookies.metadata_service_uri}\n")
+        nursery.start_soon(serve, settings, Supervised(None))
+        await until(200)
+        _, text = await get("/metrics")
+        assert "\nzab_auto_recovery_copied_entries 0.0" in text
+        status, text = await get("/status")
+        assert status == 200
+        assert (json.loads(text)["bookie"], json.loads(text)["has_session"]) == ("r1", True)
+        assert json.loads((await get("/api/v1/config/server_config"))[1])["httpServerPort"] == port
+        assert (await get("/health/live"))[0] == (await get("/heartbeat"))[0] == 200
+        nursery.cancel_scope.cancel()
+    nowhere = read_settings(f"{keys}metadataServiceUri=zk+null://127.0.0.1:1/ledgers\n")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve, nowhere, Supervised(None))
+        await until(503)
+        nursery.cancel_scope.cancel()

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Final
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -27,6 +28,9 @@ from zab.ledger.replication.events import Noted
 from zab.ledgers import LedgerError, StoreSettings, open_store
 from zab.ledgers.auto_recovery import AutoRecovery
 from zab.service.figure import Figure, Kind
+
+if TYPE_CHECKING:
+    from zab.bookie.recovery_http import RecoveryHttp
 
 TRY_AGAIN_SECONDS: Final = 1.0
 PREFIX: Final = "zab_auto_recovery"
@@ -52,14 +56,38 @@ async def serve(settings: BookieSettings, supervised: Supervised) -> None:
     place = settings.place
     name = BookieId(place.bookie_id or f"{advertised_host(place)}:{place.port}")
     journal.info("starts", name=name, metadata=str(settings.metadata.uri))
-    supervised.ready()
-    await AutoRecoveryService(settings, name).run()
+    recovery = AutoRecoveryService(settings, name, is_alone=True)
+    with ExitStack() as closing:
+        http = await _open_http(settings, name, recovery)
+        if http is not None:
+            closing.callback(http.close)
+        async with trio.open_nursery() as nursery:
+            if http is not None:
+                nursery.start_soon(http.run)
+            supervised.ready()
+            await recovery.run()
+
+
+async def _open_http(settings: BookieSettings, name: BookieId, recovery: AutoRecoveryService) -> RecoveryHttp | None:
+    """The port of metrics; None: the settings name none."""
+    if not settings.http.enabled:
+        return None
+    # The HTTP libraries take a fifth of a second to import.
+    from zab.bookie.recovery_http import RecoveryHttp
+
+    http = RecoveryHttp(settings, name, recovery)
+    await http.open()
+    return http
 
 
 class AutoRecoveryService:
     """Audits and repairs in the name of this bookie."""
 
-    def __init__(self, settings: BookieSettings, name: BookieId, dial: Dialler | None = None) -> None:
+    def __init__(
+        self, settings: BookieSettings, name: BookieId, dial: Dialler | None = None, *, is_alone: bool = False
+    ) -> None:
+        """`is_alone`: there is no bookie, whose settings would say whether it is wanted."""
+        self._is_wanted = is_alone or settings.replication.is_enabled
         self._settings = settings
         self._name = name
         self._dial = dial
@@ -69,7 +97,7 @@ class AutoRecoveryService:
 
     def start_beside_a_bookie(self, nursery: trio.Nursery) -> None:
         """If the settings of the bookie want it."""
-        if self._settings.replication.is_enabled:
+        if self._is_wanted:
             nursery.start_soon(self.run)
 
     async def run(self) -> None:
@@ -100,13 +128,22 @@ class AutoRecoveryService:
                 self._counts += self._recovery.counts
                 self._recovery = None
 
+    @property
+    def has_session(self) -> bool:
+        """Whether it can work now."""
+        return self._recovery is not None
+
+    @property
+    def is_auditor(self) -> bool:
+        return self._recovery is not None and self._recovery.auditor.is_auditor
+
     def figures(self) -> Iterator[Figure]:
         """For `/metrics`, also before there is a session. None where the settings of the bookie do not want it."""
-        if not self._settings.replication.is_enabled:
+        if not self._is_wanted:
             return
         recovery = self._recovery
         counts = self._counts + (Counter() if recovery is None else recovery.counts)
-        yield Figure(Kind.GAUGE, f"{PREFIX}_is_auditor", int(recovery is not None and recovery.auditor.is_auditor))
+        yield Figure(Kind.GAUGE, f"{PREFIX}_is_auditor", int(self.is_auditor))
         lost = 0 if recovery is None else len(recovery.auditor.lost_bookies)
         yield Figure(Kind.GAUGE, f"{PREFIX}_lost_bookies", lost)
         yield Figure(Kind.GAUGE, f"{PREFIX}_waiting_ledgers", 0 if recovery is None else recovery.worker.held)

@@ -210,17 +210,20 @@ class HttpServices:
         return PlainTextResponse("Triggered GC on BookieServer")
 
     async def _config(self, _request: Request) -> Response:
-        return JSONResponse(
-            {
-                setting.key: value if isinstance(value, bool | int | float | None) else str(value)
-                for setting in settings_of(BookieSettings)
-                if not setting.is_secret
-                for value in [setting.of(self._settings)]
-            }
-        )
+        return JSONResponse(shown_settings(self._settings))
 
     def _administered(self, request: Request, operation: str) -> None:
         self._note(Administered(operation, request.client.host if request.client is not None else ""))
+
+
+def shown_settings(settings: BookieSettings) -> dict[str, bool | int | float | str | None]:
+    """The settings that are no secrets, by their keys."""
+    return {
+        setting.key: value if isinstance(value, bool | int | float | None) else str(value)
+        for setting in settings_of(BookieSettings)
+        if not setting.is_secret
+        for value in [setting.of(settings)]
+    }
 
 
 async def _body(request: Request) -> Any:
