@@ -10,7 +10,7 @@ from attrs import evolve
 
 from zab.coordination.operations import Children, Set
 from zab.coordination.steps import Steps, read
-from zab.ledger.bookie import membership
+from zab.ledger.bookie import membership, surplus
 from zab.ledger.bookie.checkpoints import Checkpoints
 from zab.ledger.bookie.collection import Candidates, NoRound
 from zab.ledger.bookie.cookie_check import CookieError, LocalCookie, check_cookie
@@ -26,7 +26,7 @@ from zab.ledger.bookie.writes import Writes
 from zab.ledger.metadata.cookies import Cookie, encode_cookie
 from zab.ledger.metadata.ledger_metadata import LedgerMetadata
 from zab.ledger.metadata.paths import ledger_path, ledgers_in
-from zab.ledger.metadata.serialized import encode_metadata
+from zab.ledger.metadata.serialized import decode_metadata, encode_metadata
 from zab.ledger.recovery.reading import EntryRead, LacPhase
 from zab.ledger.recovery.recovery import Recovery
 from zab.ledger.recovery.write_back import WriteBack
@@ -279,6 +279,11 @@ def believe_a_stale_list(patch: Patch) -> None:
         return Candidates(frozenset(set(mine) - there), len(mine))
 
     patch.setattr(membership, "find_candidates", finding)
+
+
+def let_go_of_any_closed_ledger(patch: Patch) -> None:
+    """Whether the metadata name the bookie does not matter."""
+    patch.setattr(surplus, "is_surplus", lambda data, _bookie: decode_metadata(data).is_closed)
 
 
 def list_before_the_snapshot(patch: Patch) -> None:

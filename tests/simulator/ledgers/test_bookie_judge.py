@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from attrs import evolve
 
 from zab.ledger.entries.digests import DigestType
 from zab.ledger.entries.envelope import Digest, Entry
@@ -256,6 +257,22 @@ def test_collection_takes_only_ledgers_that_are_gone(bookies: Bookies) -> None:
         bookies.of.removes(B1, LEDGER)
     bookies.delete()
     bookies.of.removes(B1, LEDGER)
+
+
+def test_entries_go_that_the_metadata_of_a_closed_ledger_expect_elsewhere(bookies: Bookies) -> None:
+    bookies.acknowledge(0)
+    other = BookieId("b4")
+    of = bookies.judge.of(LEDGER)
+    bookies.acknowledge(0, other)
+    with breaks("collection"):
+        bookies.of.empties(other, LEDGER)
+    of.metadata = of.metadata.closed_at(0, 1)
+    with breaks("collection"):
+        bookies.of.empties(B1, LEDGER)
+    of.metadata = evolve(of.metadata, fragments=(Fragment(0, (other, B2, B3)),))
+    bookies.of.empties(B1, LEDGER)
+    assert of.copies == {0: {other}}
+    bookies.restarted([])
 
 
 def test_a_bookie_that_lost_its_disk_has_acknowledged_nothing(bookies: Bookies) -> None:

@@ -6,7 +6,8 @@ what a bookie does.
     durability  what was answered survives: an entry, an explicit LAC, a fence
     absence     NO_ENTRY or NO_LEDGER is said only of what the bookie has never acknowledged, or of a deleted ledger
     marks       a checkpoint never falls, and no journal above it is removed
-    collection  only ledgers are removed that are gone from the metadata
+    collection  only ledgers are removed that are gone from the metadata; entries go as well that the metadata of a
+                closed ledger do not expect on the bookie
 
 Not here: what users of ledgers are told (`judge`).
 """
@@ -220,6 +221,21 @@ class BookieJudge:
             raise SafetyError("collection", f"{bookie} removes ledger {ledger}, which is in the metadata")
         self._judge.counts["ledgers collected"] += 1
         self.of(bookie, ledger).is_removed = True
+
+    def empties(self, bookie: BookieId, ledger: int) -> None:
+        """A bookie lets go of the entries of a ledger."""
+        known = self._judge.ledgers.get(ledger)
+        if known is not None and not known.is_deleted:
+            is_surplus = known.metadata.is_closed and bookie not in known.metadata.bookies
+            demand(
+                is_surplus, "collection", f"{bookie} lets go of the entries of ledger {ledger}, which it has to have"
+            )
+            for copies in known.copies.values():
+                copies.discard(bookie)
+        self._judge.counts["ledgers emptied"] += 1
+        on = self.of(bookie, ledger)
+        on.held.clear()
+        on.highest = HIGHEST
 
     def loses_disk(self, bookie: BookieId) -> None:
         """A bookie starts again from nothing, under its name."""

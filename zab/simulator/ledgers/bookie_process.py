@@ -108,8 +108,7 @@ def open_bookie(
         space_check_ms=1_000,
         reserve_bytes=2 * profile.journal_bytes + 4 * profile.segment_bytes,
         collect_ms=profile.gc_ms,
-        # The judges expect that a bookie keeps what it has acknowledged.
-        surplus_ms=0,
+        surplus_ms=profile.gc_ms,
         compact_ms=3 * profile.gc_ms,
         compact_daily_ms=30 * profile.gc_ms,
         compact_small_bytes=profile.segment_bytes,
@@ -190,6 +189,7 @@ class BookieProcess(Process):
         self._inputs: list[Input] = []
         self._conversations: dict[Talk, Conversation] = {}
         self._takes_adds = True
+        self._emptied: frozenset[int] = frozenset()
         self._log_thread: LogThread[AppendJournal, JournalDurable] = LogThread(
             self, self._journal_files, self._post, self._inputs.append
         )
@@ -247,6 +247,7 @@ class BookieProcess(Process):
             self.show(f"takes {', '.join(map(self.trace.describe, inputs))}")
         self._carry_out(self.core.step(self.machine.now_ms, inputs, self.machine.wall_ms()))
         self._look_at_tombstones()
+        self._look_at_emptied()
         return True
 
     def _look_at_tombstones(self) -> None:
@@ -256,6 +257,12 @@ class BookieProcess(Process):
             for ledger, on in self.judge.ledgers_of(self.id).items():
                 if ledger in table.tombstones and not on.is_removed:
                     self.judge.removes(self.id, ledger)
+
+    def _look_at_emptied(self) -> None:
+        """Show the judge of which ledgers the bookie has let go."""
+        before, self._emptied = self._emptied, frozenset(self.core.table.emptied)
+        for ledger in sorted(self._emptied - before):
+            self.judge.empties(self.id, ledger)
 
     def next_deadline(self) -> int:
         return self.core.deadline_ms
