@@ -12,8 +12,9 @@ from zab.coordination.operations import ANY_VERSION, Check, Delete, Get
 from zab.coordination.steps import Steps, read
 from zab.ledger.managed import trimming
 from zab.ledger.managed.appends import Appends
+from zab.ledger.managed.cursor_loading import CursorLoading
+from zab.ledger.managed.cursor_parts import Cursor
 from zab.ledger.managed.cursor_state import decode_cursor
-from zab.ledger.managed.cursors import Cursors, _Cursor
 from zab.ledger.managed.owner import LogOwner
 from zab.ledger.managed.store import Written, read_log, write_log
 from zab.ledger.managed.succession import Succession
@@ -85,12 +86,12 @@ def drop_an_empty_ledger_before_the_list(patch: Patch) -> None:
 def leave_cursors_unclaimed(patch: Patch) -> None:
     """M11: the znodes of cursors are read, and stay as they are; their ledgers are not recovered."""
 
-    def claiming(cursors: Cursors, name: str, path: str) -> Steps[_Cursor | None]:
+    def claiming(loading: CursorLoading, name: str, path: str) -> Steps[Cursor | None]:
         (found,) = yield from read((Get(path),))
         stored = decode_cursor(found.must(path).data)
-        return _Cursor(name, path, found.stat.version, stored.created_ms, stored.state, stored.state.mark)
+        return Cursor(name, path, found.stat.version, stored.created_ms, stored.state, stored.state.mark)
 
-    patch.setattr(Cursors, "_claim", claiming)
+    patch.setattr(CursorLoading, "_claim", claiming)
 
 
 def go_on_after_a_lost_list(patch: Patch) -> None:

@@ -14,18 +14,15 @@
 An owner before, which still lives, can no longer store anything: its ledger is fenced, and the znode has another
 version. An owner that notices that has lost the whole log.
 
-Not here: what a cursor has consumed (`cursor_state`).
+Not here: what a cursor has consumed (`cursor_state`), a takeover (`cursor_loading`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from attrs import define, evolve, field
-
-from zab.coordination.operations import Children, Create, Delete, Get, Multi, Set, Sync, ZooKeeperError
+from zab.coordination.operations import Create, Delete, Get, Multi, Set, Sync, ZooKeeperError
 from zab.coordination.steps import Pause, Steps, read
 from zab.ledger.entries.ids import NONE
 from zab.ledger.managed.cursor_events import (
@@ -38,13 +35,14 @@ from zab.ledger.managed.cursor_events import (
     CursorOpened,
     CursorProperties,
 )
+from zab.ledger.managed.cursor_loading import CursorLoading
+from zab.ledger.managed.cursor_parts import Cursor, CursorsOwner
 from zab.ledger.managed.cursor_state import (
     RANGES_MAX,
     ZNODE_RANGES_MAX,
     CursorState,
     StoredCursor,
     check_properties,
-    decode_cursor,
     encode_cursor,
 )
 from zab.ledger.managed.deleting import delete_if_closed
@@ -55,18 +53,9 @@ from zab.ledger.managed.log_info import (
     Position,
     check_name,
     cursor_path,
-    cursors_path,
-    name_of,
 )
 from zab.ledger.managed.parts import Handlers, Part, Parts
-from zab.ledger.managed.settings import LogSettings
-from zab.ledger.managed.succession import Succession
 from zab.ledger.managed.sweep import CURSOR_KEY
-from zab.ledger.placement.placement import Placement
-from zab.ledger.reader.events import Delivered, DigestError, EntryLost, LedgerMissing, ReadDone, ReadRange
-from zab.ledger.reader.reader import Reader
-from zab.ledger.recovery.events import NoSuchLedger, Recovered
-from zab.ledger.recovery.recovery import Recovery
 from zab.ledger.store.events import Completed
 from zab.ledger.store.ledgers import Created, create_ledger
 from zab.ledger.writer.events import Abandon, Append, Appended, Close, WriterEnded, WriterState
@@ -79,79 +68,6 @@ LEAVE_MS: Final = 5
 """So often, and so long each time, a clean close waits for the ledgers of cursors to be closed."""
 
 
-class CursorsOwner(Protocol):
-    """The owner of the log, as its cursors see it."""
-
-    name: str
-    logs: str
-    root: str
-    placement: Placement
-    settings: LogSettings
-    password: bytes
-    list: Succession
-    now_ms: int
-
-    @property
-    def wall_ms(self) -> int: ...
-
-    @property
-    def epoch(self) -> int: ...
-
-    @property
-    def info(self) -> LogInfo | None: ...
-
-    @property
-    def last_confirmed(self) -> Position | None: ...
-
-    @property
-    def is_over(self) -> bool: ...
-
-    @property
-    def failed(self) -> Failed: ...
-
-    def cursors_failed(self, why: str) -> None:
-        """The coordination service refuses."""
-
-    def cursor_is_taken(self) -> None:
-        """Another owner has written a cursor's znode."""
-
-    def cursors_are_loaded(self) -> None:
-        """All cursors have been read."""
-
-
-@define(eq=False)
-class _Cursor:
-    """One cursor. `moves`: counts what it was told; `stored`: of these, how many are stored."""
-
-    name: str
-    path: str
-    version: int
-    created_ms: int
-    state: CursorState
-    stored_mark: Position
-    ledger: int = NONE
-    """The ledger that the znode names."""
-    moves: int = 0
-    stored: int = 0
-    sending: tuple[int, Position] | None = None
-    """What is being stored: `moves` and the mark of that time."""
-    writer: LedgerWriter | None = None
-    part: Part | None = None
-    due_ms: int = 0
-    """When it may be stored again."""
-    ledger_due_ms: int = 0
-    """When another ledger may be tried."""
-    is_loaded: bool = True
-    flushes: list[tuple[int, Hashable]] = field(factory=list)
-    note: str = ""
-    """What was wrong with it, for people."""
-
-    @property
-    def is_switching(self) -> bool:
-        """Whether its writer writes a ledger that the znode does not name yet."""
-        return self.writer is not None and self.writer.ledger != self.ledger
-
-
 class Cursors:
     """`owner`: whose log it is; it says what its list is, and whether appends go on."""
 
@@ -159,20 +75,30 @@ class Cursors:
         self._owner = owner
         self._parts = parts
         self._out = out
-        self._cursors: dict[str, _Cursor] = {}
+        self._cursors: dict[str, Cursor] = {}
         self._waiting: list[CursorOpen | CursorFlush | CursorDelete] = []
         """What is asked before the cursors are loaded."""
         self._under_way: list[CursorOpen | CursorDelete] = []
         """What is asked, and not answered yet."""
-        self._is_listed = False
         self._handlers = Handlers(owner.cursors_failed, self._begin_again)
+        self._loading = CursorLoading(owner, parts, self._handlers, out, self._cursors, self._on_loaded)
         parts.add(self._handlers, None, lambda _token, _outcome: None)
 
     # --------------------------------------------------------------------------------------------------- what it shows
 
     @property
     def is_loaded(self) -> bool:
-        return self._is_listed and all(each.is_loaded for each in self._cursors.values())
+        return self._loading.is_loaded
+
+    def load(self) -> Steps[None]:
+        """Read all cursors, and claim them. Their ledgers are recovered meanwhile; see `is_loaded`."""
+        return self._loading.load()
+
+    def _on_loaded(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            self._ask(each)
+        self._owner.cursors_are_loaded()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -194,7 +120,7 @@ class Cursors:
     def deadline_ms(self) -> int | None:
         return min((each.due_ms for each in self._cursors.values() if self._is_due_ever(each)), default=None)
 
-    def _is_due_ever(self, each: _Cursor) -> bool:
+    def _is_due_ever(self, each: Cursor) -> bool:
         return each.is_loaded and each.moves > each.stored and each.sending is None
 
     # --------------------------------------------------------------------------------------------------------- callers
@@ -215,7 +141,7 @@ class Cursors:
             self._ask(each)
         return True
 
-    def _moved(self, cursor: _Cursor, each: CursorAcknowledge | CursorMark | CursorProperties) -> bool:
+    def _moved(self, cursor: Cursor, each: CursorAcknowledge | CursorMark | CursorProperties) -> bool:
         info = self._info
         if isinstance(each, CursorProperties):
             check_properties(each.properties)
@@ -274,14 +200,14 @@ class Cursors:
         last = self._owner.last_confirmed
         mark = self._info.first if asked.is_earliest or last is None else last
         path = cursor_path(self._owner.logs, self._owner.name, asked.name)
-        cursor = _Cursor(asked.name, path, 0, self._owner.wall_ms, CursorState(mark), mark)
+        cursor = Cursor(asked.name, path, 0, self._owner.wall_ms, CursorState(mark), mark)
         if (yield from self._make(cursor)):
             self._cursors[asked.name] = cursor
             self._answer(asked, CursorOpened(mark, is_new=True))
         else:
             self._owner.cursor_is_taken()
 
-    def _make(self, cursor: _Cursor) -> Steps[bool]:
+    def _make(self, cursor: Cursor) -> Steps[bool]:
         """The znode, if the list is this owner's at that moment. Whether it is there."""
         path, data = cursor.path, self._znode_of(cursor, NONE)
         while True:
@@ -326,7 +252,7 @@ class Cursors:
             self._under_way.remove(asked)
             self._out.append(Completed(asked.token, outcome))
 
-    def _stop(self, cursor: _Cursor) -> None:
+    def _stop(self, cursor: Cursor) -> None:
         if cursor.part is not None:
             self._parts.remove(cursor.part)
         cursor.writer = cursor.part = None
@@ -342,7 +268,7 @@ class Cursors:
                 self._store(cursor)
         return begun
 
-    def _store(self, cursor: _Cursor) -> None:
+    def _store(self, cursor: Cursor) -> None:
         cursor.sending = cursor.moves, cursor.state.mark
         if cursor.writer is not None and cursor.part is not None and cursor.writer.state is WriterState.OPEN:
             is_full = cursor.writer.last_pushed + 1 >= self._owner.settings.cursor_entries
@@ -355,13 +281,13 @@ class Cursors:
         else:
             self._handlers.offer(f"store {name}", lambda: self._to_znode(cursor))
 
-    def _append(self, cursor: _Cursor) -> None:
+    def _append(self, cursor: Cursor) -> None:
         assert cursor.writer is not None
         assert cursor.part is not None
         stored = StoredCursor(cursor.created_ms, self._owner.epoch, cursor.writer.ledger, cursor.state)
         cursor.part.inputs.append(Append(encode_cursor(stored, RANGES_MAX), cursor.moves))
 
-    def _new_ledger(self, cursor: _Cursor) -> Steps[None]:
+    def _new_ledger(self, cursor: Cursor) -> Steps[None]:
         """A ledger with the state as its first entry; the znode names it when that is there."""
         owner = self._owner
         metadata = owner.list.new_metadata({CURSOR_KEY: cursor.name.encode()})
@@ -388,7 +314,7 @@ class Cursors:
         cursor.ledger_due_ms = owner.now_ms + owner.settings.retry_ms
         yield from self._to_znode(cursor)
 
-    def _answered(self, cursor: _Cursor, part: Part, token: Hashable, outcome: object) -> None:
+    def _answered(self, cursor: Cursor, part: Part, token: Hashable, outcome: object) -> None:
         if part is not cursor.part or cursor.sending is None or token == "close":
             return
         if not isinstance(outcome, Appended):
@@ -398,7 +324,7 @@ class Cursors:
         else:
             self._stored(cursor)
 
-    def _on_effect(self, cursor: _Cursor, part: Part, effect: Any) -> None:
+    def _on_effect(self, cursor: Cursor, part: Part, effect: Any) -> None:
         """A ledger that nobody names any more was closed: it goes. One that is named cannot be written any more."""
         if not isinstance(effect, WriterEnded):
             self._out.append(effect)
@@ -412,12 +338,12 @@ class Cursors:
             if cursor.sending is not None:
                 self._give_up_ledger(cursor)
 
-    def _give_up_ledger(self, cursor: _Cursor) -> None:
+    def _give_up_ledger(self, cursor: Cursor) -> None:
         """It cannot be written: the znode has the state from now on, and another ledger follows later."""
         cursor.ledger_due_ms = self._owner.now_ms + self._owner.settings.retry_ms
         self._handlers.offer(f"store {cursor.name}", lambda: self._to_znode(cursor))
 
-    def _switch(self, cursor: _Cursor) -> Steps[None]:
+    def _switch(self, cursor: Cursor) -> Steps[None]:
         """The znode names the new ledger; then the old one goes."""
         if cursor.writer is None or cursor.sending is None:
             return
@@ -426,7 +352,7 @@ class Cursors:
             self._stored(cursor)
             yield from delete_if_closed(self._owner.root, old)
 
-    def _to_znode(self, cursor: _Cursor) -> Steps[None]:
+    def _to_znode(self, cursor: Cursor) -> Steps[None]:
         """The state itself into the znode, which names no ledger any more."""
         old = cursor.ledger
         cursor.sending = cursor.moves, cursor.state.mark
@@ -437,11 +363,11 @@ class Cursors:
             self._stored(cursor)
             yield from delete_if_closed(self._owner.root, old)
 
-    def _znode_of(self, cursor: _Cursor, ledger: int) -> bytes:
+    def _znode_of(self, cursor: Cursor, ledger: int) -> bytes:
         stored = StoredCursor(cursor.created_ms, self._owner.epoch, ledger, cursor.state)
         return encode_cursor(stored, ZNODE_RANGES_MAX)
 
-    def _set(self, cursor: _Cursor, ledger: int) -> Steps[bool]:
+    def _set(self, cursor: Cursor, ledger: int) -> Steps[bool]:
         """Write the znode by compare-and-set. If another one has written it, the log is another owner's."""
         data = self._znode_of(cursor, ledger)
         sent = cursor.moves, cursor.state.mark
@@ -466,7 +392,7 @@ class Cursors:
             cursor.sending = sent
         return True
 
-    def _stored(self, cursor: _Cursor) -> None:
+    def _stored(self, cursor: Cursor) -> None:
         """What was sent is stored."""
         assert cursor.sending is not None
         (cursor.stored, cursor.stored_mark), cursor.sending = cursor.sending, None
@@ -476,121 +402,6 @@ class Cursors:
         self._out.extend(Completed(token, Done()) for token in ready)
         if cursor.flushes:
             cursor.due_ms = 0
-
-    # --------------------------------------------------------------------------------------------------------- loading
-
-    def load(self) -> Steps[None]:
-        """Read all cursors, and claim them. Their ledgers are recovered meanwhile; see `is_loaded`."""
-        if self._is_listed:
-            return
-        owner = self._owner
-        path = cursors_path(owner.logs, owner.name)
-        _, listed = yield from read((Sync(path), Children(path)))
-        for child in () if listed.is_missing else listed.must(path).children:
-            cursor = yield from self._claim(name_of(child), f"{path}/{child}")
-            if cursor is None:
-                continue
-            self._cursors[cursor.name] = cursor
-            if cursor.ledger >= 0:
-                cursor.is_loaded = False
-                self._recover(cursor)
-        self._is_listed = True
-        self._loaded()
-
-    def _claim(self, name: str, path: str) -> Steps[_Cursor | None]:
-        """The znode with this owner's epoch: the owner before can no longer write it. None: it is gone."""
-        while True:
-            _, found = yield from read((Sync(path), Get(path)))
-            if found.is_missing:
-                return None
-            stored = decode_cursor(found.must(path).data)
-            if stored.epoch > self._owner.epoch:
-                self._owner.cursor_is_taken()
-                return None
-            claimed = encode_cursor(evolve(stored, epoch=self._owner.epoch), ZNODE_RANGES_MAX)
-            (written,) = yield (Set(path, claimed, found.stat.version),)
-            if written.ok:
-                state = stored.state
-                version = written.stat.version
-                return _Cursor(name, path, version, stored.created_ms, state, state.mark, stored.ledger)
-            if not written.is_lost and written.error not in (ZooKeeperError.BADVERSION, ZooKeeperError.NONODE):
-                written.must(path)
-
-    def _recover(self, cursor: _Cursor) -> None:
-        owner = self._owner
-        core = Recovery(
-            owner.root, cursor.ledger, owner.placement, password=owner.password, settings=owner.settings.recovery
-        )
-        part = self._parts.add(core, cursor.ledger, lambda _token, outcome: self._recovered(cursor, part, outcome))
-
-    def _recovered(self, cursor: _Cursor, part: Part, outcome: object) -> None:
-        self._parts.remove(part)
-        match outcome:
-            case Recovered(versioned) if versioned.metadata.last >= 0:
-                self._read(cursor, versioned.metadata.last)
-            case Recovered() | NoSuchLedger():
-                self._is_read(cursor)
-            case _:
-                self._handlers.offer(f"recover {cursor.name}", lambda: self._again(cursor))
-
-    def _again(self, cursor: _Cursor) -> Steps[None]:
-        yield Pause(self._owner.settings.retry_ms)
-        self._recover(cursor)
-
-    def _read(self, cursor: _Cursor, last: int) -> None:
-        """The last entry of its ledger, which is closed."""
-        found: list[bytes] = []
-        reader = Reader(self._owner.root, cursor.ledger, password=self._owner.password)
-
-        def completed(_token: Hashable, outcome: object) -> None:
-            self._parts.remove(part)
-            if isinstance(outcome, ReadDone) and found:
-                self._took(cursor, found[0])
-            elif isinstance(outcome, EntryLost | DigestError | LedgerMissing):
-                cursor.note = f"its ledger {cursor.ledger} cannot be read: {type(outcome).__name__}"
-                self._is_read(cursor)
-            else:
-                self._handlers.offer(f"recover {cursor.name}", lambda: self._again(cursor))
-
-        def effect(each: Any) -> None:
-            if isinstance(each, Delivered):
-                found.extend(entry.payload for entry in each.entries)
-            else:
-                self._out.append(each)
-
-        part = self._parts.add(reader, cursor.ledger, completed, effect=effect)
-        part.inputs.append(ReadRange("last", last, last))
-
-    def _took(self, cursor: _Cursor, data: bytes) -> None:
-        try:
-            cursor.state = decode_cursor(data).state
-        except InvalidLogError as error:
-            cursor.note = f"entry of its ledger {cursor.ledger}: {error}"
-        self._is_read(cursor)
-
-    def _is_read(self, cursor: _Cursor) -> None:
-        """Its state is known. Its ledger is closed: what comes next is stored in another one."""
-        cursor.is_loaded = True
-        if self._is_listed:
-            self._loaded()
-
-    def _loaded(self) -> None:
-        if not self.is_loaded:
-            return
-        info = self._info
-        for cursor in self._cursors.values():
-            wrong = cursor.state.fit(info, self._end_of(info))
-            cursor.note = wrong or cursor.note
-            cursor.stored_mark = cursor.state.mark
-        waiting, self._waiting = self._waiting, []
-        for each in waiting:
-            self._ask(each)
-        self._owner.cursors_are_loaded()
-
-    @staticmethod
-    def _end_of(info: LogInfo) -> Position:
-        """The last entry that a cursor may have consumed: the open ledger is new, and empty."""
-        return Position(info.open_ledger.id, NONE) if info.open_ledger is not None else info.last
 
     # ------------------------------------------------------------------------------------------------------------ ends
 
@@ -625,8 +436,7 @@ class Cursors:
             if cursor.sending is not None and (cursor.part is None or cursor.is_switching):
                 cursor.sending = None
                 cursor.due_ms = 0
-            if not cursor.is_loaded:
-                self._handlers.offer(f"recover {cursor.name}", partial(self._again, cursor))
+        self._loading.begin_again()
 
     def end(self) -> None:
         """Nothing is stored from now on."""
