@@ -15,9 +15,9 @@ from zab.ledger.managed.appends import Appends
 from zab.ledger.managed.cursor_loading import CursorLoading
 from zab.ledger.managed.cursor_parts import Cursor
 from zab.ledger.managed.cursor_state import decode_cursor
-from zab.ledger.managed.owner import LogOwner
 from zab.ledger.managed.store import Written, read_log, write_log
 from zab.ledger.managed.succession import Succession
+from zab.ledger.managed.trimming import Trims
 from zab.ledger.metadata.paths import ledger_path
 from zab.ledger.writer.events import AppendUnknown, NotAppended, Reason
 
@@ -97,13 +97,13 @@ def leave_cursors_unclaimed(patch: Patch) -> None:
 def go_on_after_a_lost_list(patch: Patch) -> None:
     """M15: a job in the background is refused, and the owner goes on."""
 
-    def trim(owner: LogOwner) -> Steps[None]:
-        of = owner.settings
+    def trim(trims: Trims) -> Steps[None]:
+        owner, of = trims._owner, trims._owner.settings
         limits = owner.wall_ms, of.retention_ms, of.retention_bytes
-        yield from trimming.trim_ledgers(owner.list, owner.root, owner.cursors.stored_marks, *limits)
+        yield from trimming.trim_ledgers(owner.list, owner.root, trims._marks, *limits)
         owner.list.is_taken = False
 
-    patch.setattr(LogOwner, "_trim", trim)
+    patch.setattr(Trims, "_trim", trim)
 
 
 def forget_the_recovered_ledger(patch: Patch) -> None:

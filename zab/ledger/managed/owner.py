@@ -57,7 +57,6 @@ from zab.ledger.managed.events import (
     LogTrim,
     OwnerState,
     Terminated,
-    Trimmed,
 )
 from zab.ledger.managed.log_info import LEDGERS_MANY, LEDGERS_MAX, LogConfig, LogInfo, LogState, Position, owner_path
 from zab.ledger.managed.offloading import Offloading
@@ -75,7 +74,7 @@ from zab.ledger.managed.succession import (
     Reached,
     Succession,
 )
-from zab.ledger.managed.trimming import trim_ledgers
+from zab.ledger.managed.trimming import Trims
 from zab.ledger.metadata.ledger_metadata import LedgerMetadata, VersionedMetadata
 from zab.ledger.placement.placement import Placement
 from zab.ledger.recovery.events import Recovered, RecoveryAborted
@@ -147,18 +146,17 @@ class LogOwner:
         self._goal: Goal | None = None
         self._goal_calls: list[Any] = []
         self._rolls: list[Hashable] = []
-        self._trims: list[Hashable] = []
         self._to_end: LogEnded | None = None
         """How it ends, once its parts have had their turn."""
         self._is_told_open = False
         self._held_until: int | None = None
-        self._trim_at: int | None = None
         self._appends = Appends(self.settings, self._out)
         self._parts = Parts(self._out)
         self._handlers = Handlers(lambda why: self._fail(LogReason.COORDINATION, why), self._on_expired)
         self._handlers_part = self._parts.add(self._handlers, None, lambda _token, _outcome: None)
         self.cursors = Cursors(self, self._parts, self._out)
         self.offloading = Offloading(self, self._handlers, rng, self._out)
+        self._trims = Trims(self, self._handlers, self._out, self.cursors.stored_marks, self.offloading.removed)
         self._handlers.offer("claim", self._claim)
 
     # --------------------------------------------------------------------------------------------------- what it shows
@@ -201,7 +199,7 @@ class LogOwner:
             return None
         times = [self._parts.deadline_ms, self._held_until]
         is_open = self.state is OwnerState.OPEN
-        times.append(self._trim_at if is_open else self._appends.due_ms)
+        times.append(self._trims.due_ms if is_open else self._appends.due_ms)
         if is_open or self.state is OwnerState.TERMINATED:
             times += (self.cursors.deadline_ms, self.offloading.deadline_ms)
         if is_open and self._writing is not None and self._writing.writer.last_pushed >= 0 and self._may_roll:
@@ -240,8 +238,7 @@ class LogOwner:
                 self._rolls.append(token)
                 self._roll_if_asked()
             case LogTrim(token):
-                self._trims.append(token)
-                self._trim_soon()
+                self._trims.ask(token)
             case LogClose() | LogTerminate() | LogDelete():
                 self._on_goal(each)
             case WatchFired(path) if self.list.log is not None and path == self.list.known.path:
@@ -261,8 +258,7 @@ class LogOwner:
             self._held_until = None
             self._appends.give_up(LogReason.UNDECIDED)
         if self.state is OwnerState.OPEN:
-            if self._trim_at is not None and self._trim_at <= now:
-                self._trim_soon()
+            self._trims.check_times()
             return self.cursors.check_times() or self._roll_if_due()
         self._appends.refuse_old(now, LogReason.NOT_WRITABLE)
         return self.state is OwnerState.TERMINATED and self.cursors.check_times()
@@ -300,7 +296,7 @@ class LogOwner:
         """Another one has written a cursor's znode: it has the log, too."""
         self._fence()
 
-    offload_is_taken = cursor_is_taken
+    offload_is_taken = trim_is_taken = cursor_is_taken
 
     def cursors_are_loaded(self) -> None:
         """The last cursor's ledger was read."""
@@ -440,7 +436,7 @@ class LogOwner:
         rolls, self._rolls = self._rolls, []
         self._out.extend(Completed(token, Done()) for token in rolls)
         part.inputs += self._appends.send_waiting()
-        self._trim_soon()
+        self._trims.soon()
         self.offloading.soon()
         self._reach_goal()
 
@@ -625,29 +621,6 @@ class LogOwner:
         else:
             self._fence()
 
-    # ------------------------------------------------------------------------------------------------------------ trim
-
-    def _trim_soon(self) -> None:
-        of = self.settings
-        if self.state is OwnerState.TERMINATED or (self.state is OwnerState.OPEN):
-            has_limits = of.retention_ms is not None or of.retention_bytes is not None
-            self._trim_at = self.now_ms + of.trim_ms if has_limits else None
-            if has_limits or self._trims:
-                self._handlers.offer("trim", self._trim)
-        elif self.is_over:
-            trims, self._trims = self._trims, []
-            self._out.extend(Completed(token, self.failed) for token in trims)
-
-    def _trim(self) -> Steps[None]:
-        retention = self.settings.retention_ms, self.settings.retention_bytes
-        given = self.wall_ms, *retention, self.offloading.removed
-        gone = yield from trim_ledgers(self.list, self.root, self.cursors.stored_marks, *given)
-        if self.list.is_taken:
-            self._fence()
-        else:
-            trims, self._trims = self._trims, []
-            self._out.extend(Completed(token, Trimmed(gone, self.list.info.first)) for token in trims)
-
     # ------------------------------------------------------------------------------------------------------------ ends
 
     def _fail(self, reason: LogReason, detail: str) -> None:
@@ -669,7 +642,7 @@ class LogOwner:
         unknown = self._appends.give_up(reason)
         self._appends.refuse_all(reason)
         self._answer_rolls()
-        self._trim_soon()
+        self._trims.soon()
         self.offloading.end()
         is_well = self.state in (OwnerState.CLOSED, OwnerState.DELETED)
         for each in self._goal_calls:
@@ -691,7 +664,7 @@ class LogOwner:
             case OwnerState.OPEN | OwnerState.TERMINATED:
                 self._handlers.offer("hint", self._hint)
                 self.look_soon()
-                self._trim_soon()
+                self._trims.soon()
                 self.offloading.begin_again()
             case _ if self._next is not None:
                 self._handlers.offer("open", self._open)

@@ -8,15 +8,19 @@ This is the only rule of managed ledgers that uses wall clocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Final, Protocol
 
 from zab.coordination.operations import Delete, Exists
 from zab.coordination.steps import Steps, read
+from zab.ledger.managed.events import Failed, OwnerState, Trimmed
 from zab.ledger.managed.log_info import LedgerInfo, LogInfo, Position
+from zab.ledger.managed.parts import Handlers
+from zab.ledger.managed.settings import LogSettings
 from zab.ledger.managed.store import Taken, Written, write_log
 from zab.ledger.managed.succession import Succession
 from zab.ledger.metadata.paths import ledger_path
+from zab.ledger.store.events import Completed
 
 TRIMMED_AT_ONCE_MAX: Final = 50
 """So many ledgers go in one multi."""
@@ -70,3 +74,76 @@ def trim_ledgers(
             gone += count
         elif isinstance(written, Taken) and not of.adopt(written.current):
             return gone
+
+
+class TrimsOwner(Protocol):
+    """The owner of the log, as its trims see it."""
+
+    root: str
+    settings: LogSettings
+    list: Succession
+    state: OwnerState
+    now_ms: int
+
+    @property
+    def wall_ms(self) -> int: ...
+
+    @property
+    def is_over(self) -> bool: ...
+
+    @property
+    def failed(self) -> Failed: ...
+
+    def trim_is_taken(self) -> None:
+        """Another owner has written the list."""
+
+
+class Trims:
+    """When a log is trimmed, and who waits for that. `marks`, `left`: as those of `trim_ledgers`."""
+
+    def __init__(
+        self,
+        owner: TrimsOwner,
+        handlers: Handlers,
+        out: list[Any],
+        marks: Callable[[], Iterable[Position]],
+        left: Callable[[Iterable[LedgerInfo]], None],
+    ) -> None:
+        self._owner, self._handlers, self._out = owner, handlers, out
+        self._marks, self._left = marks, left
+        self._asked: list[Hashable] = []
+        self.due_ms: int | None = None
+        """When the log is trimmed without being asked; None: never."""
+
+    def ask(self, token: Hashable) -> None:
+        """A caller wants it."""
+        self._asked.append(token)
+        self.soon()
+
+    def check_times(self) -> None:
+        if self.due_ms is not None and self.due_ms <= self._owner.now_ms:
+            self.soon()
+
+    def soon(self) -> None:
+        """Trim, if the log has limits or somebody has asked. At the end of the owner these are told."""
+        owner, of = self._owner, self._owner.settings
+        if owner.state in (OwnerState.OPEN, OwnerState.TERMINATED):
+            has_limits = of.retention_ms is not None or of.retention_bytes is not None
+            self.due_ms = owner.now_ms + of.trim_ms if has_limits else None
+            if has_limits or self._asked:
+                self._handlers.offer("trim", self._trim)
+        elif owner.is_over:
+            self._answer(owner.failed)
+
+    def _trim(self) -> Steps[None]:
+        owner, of = self._owner, self._owner.settings
+        given = owner.wall_ms, of.retention_ms, of.retention_bytes, self._left
+        gone = yield from trim_ledgers(owner.list, owner.root, self._marks, *given)
+        if owner.list.is_taken:
+            owner.trim_is_taken()
+        else:
+            self._answer(Trimmed(gone, owner.list.info.first))
+
+    def _answer(self, outcome: Trimmed | Failed) -> None:
+        asked, self._asked = self._asked, []
+        self._out.extend(Completed(token, outcome) for token in asked)
