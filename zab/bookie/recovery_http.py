@@ -13,15 +13,15 @@ Nothing can be changed here: `zab audit` does that, through the coordination ser
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
+from typing import Protocol
 
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from zab.bookie.auto_recovery import AutoRecoveryService
 from zab.bookie.http_services import shown_settings
 from zab.bookie.settings import BookieSettings
 from zab.host.http.exposition import metrics_route
@@ -32,10 +32,22 @@ from zab.service.figure import Figure, Kind
 from zab.service.version import shown
 
 
+class Recovering(Protocol):
+    """Auto-recovery, as this port shows it (`auto_recovery`)."""
+
+    @property
+    def has_session(self) -> bool: ...
+
+    @property
+    def is_auditor(self) -> bool: ...
+
+    def figures(self) -> Iterator[Figure]: ...
+
+
 class RecoveryHttp:
     """See the docstring of the module."""
 
-    def __init__(self, settings: BookieSettings, name: BookieId, recovery: AutoRecoveryService) -> None:
+    def __init__(self, settings: BookieSettings, name: BookieId, recovery: Recovering) -> None:
         self._settings = settings
         self._name = name
         self._recovery = recovery

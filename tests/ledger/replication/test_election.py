@@ -4,9 +4,9 @@ import pytest
 
 from tests.ledger.store.handlers import Coordination
 from zab.coordination.operations import CoordinationError, Create, Delete, Result, Set, ZooKeeperError
+from zab.ledger.metadata.repair_locks import lock
 from zab.ledger.metadata.underreplication import ELECTION, VOTE_PREFIX, decode_vote
 from zab.ledger.replication.election import Standing, stand, who_is_auditor
-from zab.ledger.replication.records import lock
 from zab.ledger.replication.switches import write_check_time
 
 ROOT = "/ledgers"

@@ -11,6 +11,7 @@ from tests.ledger.store.handlers import Coordination
 from zab.coordination.operations import Create, Delete, Get, Operation, Set
 from zab.ledger.entries.ids import BookieId
 from zab.ledger.metadata.ledger_metadata import InvalidMetadataError
+from zab.ledger.metadata.repair_locks import Record, lock, read_record, unlock
 from zab.ledger.metadata.underreplication import (
     LOCKS,
     RECORDS,
@@ -21,18 +22,7 @@ from zab.ledger.metadata.underreplication import (
     record_path,
 )
 from zab.ledger.replication.election import stand, who_is_auditor
-from zab.ledger.replication.records import (
-    Record,
-    list_locks,
-    list_records,
-    lock,
-    mark,
-    prepare,
-    read_record,
-    remove,
-    take,
-    unlock,
-)
+from zab.ledger.replication.records import list_locks, list_records, mark, prepare, remove, take
 from zab.ledger.replication.switches import (
     Delay,
     disable,

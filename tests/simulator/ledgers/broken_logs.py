@@ -68,7 +68,7 @@ def delete_ledgers_before_the_list(patch: Patch) -> None:
             of.adopt(written.log if isinstance(written, Written) else None)
         return count
 
-    patch.setattr("zab.ledger.managed.owner.trim_ledgers", trimming_first)
+    patch.setattr(trimming, "trim_ledgers", trimming_first)
 
 
 def drop_an_empty_ledger_before_the_list(patch: Patch) -> None:

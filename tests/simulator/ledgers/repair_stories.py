@@ -11,9 +11,10 @@ from tests.simulator.ledgers.story import Story, StoryReplicator, StoryWriter, i
 from zab.coordination.steps import Steps
 from zab.ledger.entries.ids import BookieId
 from zab.ledger.metadata.cookies import decode_cookie
+from zab.ledger.metadata.repair_locks import Record, read_record
 from zab.ledger.metadata.underreplication import lock_path, record_path
 from zab.ledger.replication.decommission import Decommissioned, StillRegistered, decommission
-from zab.ledger.replication.records import Record, mark, read_record
+from zab.ledger.replication.records import mark
 from zab.ledger.replication.switches import disable, enable, write_delay
 from zab.ledger.wire.messages import AddEntry, Request
 from zab.simulator.ledgers.bookie_process import run_at_once

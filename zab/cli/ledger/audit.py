@@ -12,8 +12,9 @@ from zab.cli.ledger.caller import perform
 from zab.cli.ledger.options import STORE
 from zab.cli.terminal import say
 from zab.coordination.steps import Steps
+from zab.ledger.metadata.repair_locks import Record
 from zab.ledger.replication.election import who_is_auditor
-from zab.ledger.replication.records import Record, list_locks, list_records
+from zab.ledger.replication.records import list_locks, list_records
 from zab.ledger.replication.sweep import Kind
 from zab.ledger.replication.switches import (
     disable,

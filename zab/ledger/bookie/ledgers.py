@@ -88,7 +88,7 @@ class LedgerTable:
         self.watched: set[int] = set()
         """Ledgers of which the metadata name other bookies, and that got no add since (`surplus.py`)."""
         self.emptied: set[int] = set()
-        """Those of which no entry here is live."""
+        """Ledgers without a live entry here."""
 
     def __len__(self) -> int:
         return len(self.by_id)

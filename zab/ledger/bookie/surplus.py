@@ -33,8 +33,8 @@ from zab.ledger.entries.ids import NONE, BookieId
 from zab.ledger.metadata.layout import INSTANCE_ID
 from zab.ledger.metadata.ledger_metadata import InvalidMetadataError
 from zab.ledger.metadata.paths import ledger_path
+from zab.ledger.metadata.repair_locks import lock, read_record, unlock
 from zab.ledger.metadata.serialized import decode_metadata
-from zab.ledger.replication.records import lock, read_record, unlock
 
 READ_TOGETHER: Final = 200
 """The metadata of so many ledgers are read at a time."""
@@ -45,7 +45,7 @@ PAUSE_MS: Final = 400
 
 
 def is_surplus(data: bytes, bookie: BookieId) -> bool:
-    """Whether these metadata are of a closed ledger that has no use for this bookie's entries."""
+    """Whether the ledger with these metadata is closed, and has no use for this bookie's entries."""
     try:
         metadata = decode_metadata(data)
     except InvalidMetadataError:
@@ -55,7 +55,7 @@ def is_surplus(data: bytes, bookie: BookieId) -> bool:
 
 @frozen
 class Found:
-    """Those of some ledgers that are surplus."""
+    """Which of some ledgers are surplus."""
 
     ledgers: frozenset[int]
 

@@ -18,8 +18,6 @@ from collections.abc import Container, Iterable
 from random import Random
 from typing import Final
 
-from attrs import frozen
-
 from zab.coordination.operations import (
     Children,
     CoordinationError,
@@ -27,25 +25,32 @@ from zab.coordination.operations import (
     Delete,
     Get,
     Set,
-    Sync,
     ZooKeeperError,
 )
 from zab.coordination.steps import Steps, read
 from zab.ledger.entries.ids import BookieId
 from zab.ledger.metadata.ledger_metadata import InvalidMetadataError
 from zab.ledger.metadata.paths import parents_of
+from zab.ledger.metadata.repair_locks import (
+    SOMEBODY_ELSE,
+    TRIES_MAX,
+    Record,
+    create,
+    lock,
+    make_parents,
+    read_record,
+    unlock,
+)
 from zab.ledger.metadata.underreplication import (
     LOCKS,
     RECORDS,
     REPLICATION_LAYOUT,
     Underreplicated,
     decode_record,
-    encode_lock,
     encode_record,
     encode_replication_layout,
     is_replication_layout_served,
     ledger_of_leaf,
-    lock_path,
     record_path,
 )
 
@@ -53,25 +58,14 @@ LEVELS: Final = 4
 """Directories between the root of the records and a record."""
 DIRECTORIES_MAX: Final = 1_000
 """So many directories are looked into for one record."""
-TRIES_MAX: Final = 100
-"""How often a record is marked again, because others changed it or its directories meanwhile."""
-
-
-@frozen
-class Record:
-    """The record of a ledger. `version`: of its znode."""
-
-    ledger: int
-    content: Underreplicated
-    version: int
 
 
 def prepare(root: str) -> Steps[None]:
     """Make what auto-recovery needs. Raises InvalidMetadataError if records are laid out in another way."""
     layout = f"{root}/{REPLICATION_LAYOUT}"
-    yield from _make_parents(root, f"{root}/{RECORDS}/x")
-    yield from _make_parents(root, f"{root}/{LOCKS}/x")
-    yield from _create(layout, encode_replication_layout())
+    yield from make_parents(root, f"{root}/{RECORDS}/x")
+    yield from make_parents(root, f"{root}/{LOCKS}/x")
+    yield from create(layout, encode_replication_layout())
     (found,) = yield from read((Get(layout),))
     if not is_replication_layout_served(found.must(layout).data):
         raise InvalidMetadataError("the records of auto-recovery are laid out in another way")
@@ -85,7 +79,7 @@ def mark(root: str, ledger: int, bookies: Iterable[BookieId], wall_ms: int) -> S
         if found.is_missing:
             (done,) = yield (Create(path, encode_record(Underreplicated(missing, wall_ms))),)
             if done.is_missing:
-                yield from _make_parents(root, path)
+                yield from make_parents(root, path)
                 continue
         else:
             before = decode_record(found.must(path).data)
@@ -97,12 +91,9 @@ def mark(root: str, ledger: int, bookies: Iterable[BookieId], wall_ms: int) -> S
             (done,) = yield (Set(path, encode_record(after), found.stat.version),)
         if done.ok:
             return True
-        if not (done.is_lost or done.error in _SOMEBODY_ELSE):
+        if not (done.is_lost or done.error in SOMEBODY_ELSE):
             done.must(path)
     raise CoordinationError(path, ZooKeeperError.BADVERSION)
-
-
-_SOMEBODY_ELSE: Final = frozenset({ZooKeeperError.NONODE, ZooKeeperError.NODEEXISTS, ZooKeeperError.BADVERSION})
 
 
 # -------------------------------------------------------------------------------------------------------------- workers
@@ -163,53 +154,6 @@ def _lock_and_read(root: str, ledger: int, name: BookieId, session: int) -> Step
     return record
 
 
-def lock(root: str, ledger: int, name: BookieId, session: int) -> Steps[bool]:
-    """Have the lock of this ledger in this session, in the name of this bookie; whether it is so."""
-    path = lock_path(root, ledger)
-    for _ in range(TRIES_MAX):
-        (created,) = yield (Create(path, encode_lock(name), ephemeral=True),)
-        if created.ok:
-            return True
-        if created.is_missing:
-            yield from _make_parents(root, path)
-        elif created.is_lost:
-            owner = yield from _owner_of(path)
-            if owner is not None:
-                return owner == session
-        elif created.error == ZooKeeperError.NODEEXISTS:
-            return False
-        else:
-            created.must(path)
-    raise CoordinationError(path, ZooKeeperError.NONODE)
-
-
-def unlock(root: str, ledger: int, session: int) -> Steps[None]:
-    """Have this lock no more. One that another session has by now stays."""
-    path = lock_path(root, ledger)
-    while True:
-        (deleted,) = yield (Delete(path),)
-        if not deleted.is_lost:
-            if not deleted.is_missing:
-                deleted.must(path)
-            return
-        if (yield from _owner_of(path)) != session:
-            return
-
-
-def _owner_of(path: str) -> Steps[int | None]:
-    _, found = yield from read((Sync(path), Get(path)))
-    return None if found.is_missing else found.must(path).stat.ephemeral_owner
-
-
-def read_record(root: str, ledger: int) -> Steps[Record | None]:
-    """The record as it is now; None: there is none. Raises InvalidMetadataError."""
-    path = record_path(root, ledger)
-    _, found = yield from read((Sync(path), Get(path)))
-    if found.is_missing:
-        return None
-    return Record(ledger, decode_record(found.must(path).data), found.stat.version)
-
-
 def remove(root: str, ledger: int, version: int) -> Steps[bool]:
     """Delete the record of this version, and the directories that are empty then. False: it was marked again."""
     path = record_path(root, ledger)
@@ -262,21 +206,3 @@ def list_locks(root: str) -> Steps[frozenset[int]]:
     (listed,) = yield from read((Children(f"{root}/{LOCKS}"),))
     ledgers = map(ledger_of_leaf, listed.children)
     return frozenset(each for each in ledgers if each is not None)
-
-
-# -------------------------------------------------------------------------------------------------------------- details
-
-
-def _make_parents(root: str, path: str) -> Steps[None]:
-    for each in parents_of(root, path):
-        yield from _create(each, b"")
-
-
-def _create(path: str, data: bytes) -> Steps[None]:
-    """Make it, unless it is there. A directory whose parent vanishes meanwhile is made by the next try."""
-    while True:
-        (created,) = yield (Create(path, data),)
-        if not created.is_lost:
-            if created.error not in _SOMEBODY_ELSE:
-                created.must(path)
-            return

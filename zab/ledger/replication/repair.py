@@ -17,11 +17,11 @@ from attrs import define, field, frozen
 
 from zab.ledger.entries.ids import BookieId
 from zab.ledger.metadata.ledger_metadata import LedgerMetadata, VersionedMetadata
+from zab.ledger.metadata.repair_locks import Record
 from zab.ledger.quorums.write_sets import write_set
 from zab.ledger.reader.events import DigestError, EntryLost, ReadOutcome, ReadUnavailable
 from zab.ledger.replication.check import Missing
 from zab.ledger.replication.members import Member, Run, complete_members, share_of
-from zab.ledger.replication.records import Record
 
 
 @frozen

@@ -29,6 +29,7 @@ from zab.coordination.steps import Steps
 from zab.ledger.entries.ids import BookieId
 from zab.ledger.metadata.changes import BY_REPLICATION, ForbiddenChangeError
 from zab.ledger.metadata.ledger_metadata import InvalidMetadataError
+from zab.ledger.metadata.repair_locks import unlock
 from zab.ledger.placement.placement import NotEnoughBookiesError, Placement
 from zab.ledger.recovery.events import NoSuchLedger, Recovered, RecoverySettings
 from zab.ledger.recovery.recovery import Recovery
@@ -39,7 +40,7 @@ from zab.ledger.replication.failures import Failures
 from zab.ledger.replication.members import complete_members, is_last_fragment_short
 from zab.ledger.replication.parts import Parts
 from zab.ledger.replication.rate import Rate
-from zab.ledger.replication.records import prepare, remove, take, unlock
+from zab.ledger.replication.records import prepare, remove, take
 from zab.ledger.replication.registered import registered_names
 from zab.ledger.replication.repair import Repair, Task, is_lost_for_good, replicas_of, tasks_of
 from zab.ledger.replication.switches import is_disabled
