@@ -34,7 +34,7 @@ from zab.ledger.managed.events import OwnerState
 from zab.ledger.managed.log_info import LogInfo, Position
 from zab.ledger.metadata.ledger_metadata import LedgerMetadata
 from zab.ledger.store.bookies import RegisteredBookies
-from zab.ledger.writer.events import FragmentShort, WriterState
+from zab.ledger.writer.events import WriterState
 from zab.ledgers.log_reading import LogEntry
 from zab.ledgers.on_threads import ThreadLoop
 from zab.ledgers.settings import StoreSettings, settings_of
@@ -311,11 +311,6 @@ class ManagedLog(Entered[awaited_logs.ManagedLog]):
     def offload_trouble(self) -> str:
         """Why the last copy failed, or the last objects could not be removed; empty if nothing is wrong."""
         return self.waiting.offload_trouble
-
-    @property
-    def short_fragments(self) -> list[FragmentShort]:
-        """Fragments of its ledgers with entries on fewer bookies than their write sets have: to be repaired."""
-        return self.waiting.short_fragments
 
     append = blocking(awaited_logs.ManagedLog.append)
     append_nowait = immediate(awaited_logs.ManagedLog.append_nowait, LogTicket)
