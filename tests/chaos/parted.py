@@ -10,20 +10,11 @@ import argparse
 from pathlib import Path
 
 from tests.chaos.faults import Disturbances, Partitions
+from tests.chaos.prompt import prompt_members
 from tests.chaos.survival import survived
-from tests.rigs.namespaces import Namespaces, namespaces
-from tests.rigs.zab_server import zab_servers
+from tests.rigs.namespaces import namespaces
 
 SIZE = 3
-# Two seconds of silence end a role, so that a trouble of some seconds does.
-PROMPT = {"tickTime": 500, "initLimit": 40, "syncLimit": 4, "quorum.insecure": "true"}
-QUORUM_PORT, ELECTION_PORT = 2888, 3888
-
-
-def lines(net: Namespaces, own: int) -> dict[str, str]:
-    """A line in the file of one member."""
-    servers = {f"server.{sid}": f"{net.address(sid)}:{QUORUM_PORT}:{ELECTION_PORT}" for sid in range(1, SIZE + 1)}
-    return {**servers, "clientPortAddress": net.address(own)}
 
 
 def main() -> None:
@@ -32,10 +23,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--disturbed", action="store_true", help="packets are late and lost, too (`can_disturb`)")
     given = parser.parse_args()
-    with namespaces(SIZE) as net:
-        each = [lines(net, sid) for sid in range(1, SIZE + 1)]
-        with zab_servers(SIZE, directory=given.directory, configuration=PROMPT, each=each, on=net) as ensemble:
-            survived(ensemble, given.seconds, (Disturbances if given.disturbed else Partitions)(net))
+    with namespaces(SIZE) as net, prompt_members(SIZE, given.directory, net) as ensemble:
+        survived(ensemble, given.seconds, (Disturbances if given.disturbed else Partitions)(net))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from tests.chaos.faults import (
     restart_in_turn,
     small_disk,
 )
+from tests.chaos.prompt import PROMPT
 from tests.chaos.survival import survived
 from tests.rigs.namespaces import IN_A_NAMESPACE, can_disturb, can_part
 from tests.rigs.relay import network
@@ -29,8 +30,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
 
-# Two seconds of silence end a role, so that a trouble of some seconds does.
-PROMPT = {"tickTime": 500, "initLimit": 40, "syncLimit": 4}
 OPEN = {**PROMPT, "reconfigEnabled": "true", "skipACL": "yes"}
 ROLLING = {**PROMPT, "preAllocSize": 64, "snapCount": 400}
 # Files stay until they are read through: with four snapshots a second they would be gone before.

@@ -8,7 +8,6 @@ its operations. A value is sent once, so that a value that is read names the sen
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from math import inf
 from types import MappingProxyType
@@ -16,29 +15,13 @@ from typing import Final, TypeAlias
 
 from attrs import field, frozen
 
+from tests.chaos.outcome import Operation, Outcome
+
 Partition: TypeAlias = tuple[str, int]
 """The name of a topic, and an index. A topic that is created again has another name."""
 
 NOWHERE: Final = -1
 """The committed offset of a group that has committed none."""
-
-
-class Outcome(enum.Enum):
-    """What a client knows of an operation; the names are Jepsen's."""
-
-    OK = "ok"
-    FAIL = "fail"
-    INFO = "info"
-
-
-@frozen(kw_only=True)
-class Operation:
-    """What all operations have."""
-
-    client: str
-    number: int
-    start: float
-    end: float = inf
 
 
 @frozen(kw_only=True)

@@ -1,27 +1,17 @@
-"""A while of brokers' lives: clients load them, faults happen, then everything is judged.
+"""Clients load brokers to which faults happen, then everything is judged: see `nodes.run`.
 
-    python -m tests.chaos.brokers.run --directory D [--seconds 600] [--seed 1]
-
-The same faults in the same order for a seed; the processes, the disks and the scheduler are real, so a run is not
-repeated exactly. Under `rigs.namespaces.IN_A_NAMESPACE`, with `--machines`, each process has a machine of its own, and
-networks fail, too. Prints counts; exit code 1 if anything that clients were told does not hold.
+python -m tests.chaos.brokers.run --directory D [--seconds 600] [--seed 1]
 """
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import hashlib
-import random
 import statistics
 import sys
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Final
 
-from attrs import frozen
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -38,62 +28,16 @@ from tests.chaos.brokers.clients import (
     stop,
     without_progress,
 )
-from tests.chaos.brokers.cluster import SIZE, Cluster, cluster
-from tests.chaos.brokers.faults import Faults
+from tests.chaos.brokers.cluster import SIZE, Brokers
+from tests.chaos.brokers.faults import BrokerFaults
 from tests.chaos.brokers.history import History, Outcome, Partition, Record
 from tests.chaos.brokers.recording import Recording
-from tests.chaos.checker import Violation
-from tests.chaos.faults import can_mount, small_disk
-from tests.rigs.namespaces import Namespaces, namespaces
+from tests.chaos.nodes.run import Given, Report, main
 from tests.rigs.waiting import PATIENCE_SECONDS
 
 WORDS: Final = [("words", index) for index in range(3)]
 ANSWERS: Final = [("answers", index) for index in range(2)]
-DISK_MIB: Final = 256
 TOPIC: Final = {"min.insync.replicas": "2"}
-SHOWN: Final = 5
-"""Violations of one rule that are told."""
-
-
-@frozen(kw_only=True)
-class Report:
-    """What happened, and what was wrong with it."""
-
-    history: History
-    violations: list[Violation]
-    complaints: list[str]
-    errors: dict[str, int]
-    happened: list[str]
-    kill_count: int
-    failovers: list[float]
-    unwritable: list[float]
-    """How long after its leader was taken away no write to a partition was acknowledged to anybody, in seconds."""
-
-    @property
-    def is_good(self) -> bool:
-        return not self.violations and not self.complaints
-
-    def __str__(self) -> str:
-        sends, ends = self.history.sends, [each.outcome for each in self.history.transactions]
-        polled = sum(len(poll.records) for poll in self.history.polls)
-        by_rule: dict[str, list[str]] = defaultdict(list)
-        for violation in self.violations:
-            by_rule[violation.rule].append(str(violation))
-        lines = [
-            f"{len(sends)} sends, {sum(send.outcome is Outcome.OK for send in sends)} acknowledged; {polled} polled",
-            f"{len(ends)} transactions, {ends.count(Outcome.OK)} committed, {ends.count(Outcome.FAIL)} aborted",
-            f"{len(self.history.commits)} commits of groups, {len(self.history.committed)} asked for",
-            f"{len(self.happened)} faults, {self.kill_count} kills",
-            f"without a leader: {_quantiles(self.failovers)}",
-            f"no write acknowledged after the end of a leader: {_quantiles(self.unwritable)}",
-            *self.happened,
-            *(f"{count} times {error}" for error, count in sorted(self.errors.items())),
-            f"{len(self.violations)} violations",
-            *(text for rule in sorted(by_rule) for text in by_rule[rule][:SHOWN]),
-            f"{len(self.complaints)} complaints",
-            *self.complaints,
-        ]
-        return "\n".join(lines)
 
 
 def _quantiles(seconds: list[float]) -> str:
@@ -103,39 +47,51 @@ def _quantiles(seconds: list[float]) -> str:
     return f"{len(seconds)} times, median {cuts[49]:.2f} s, p99 {cuts[98]:.2f} s, at most {max(seconds):.2f} s"
 
 
-def run(found: Cluster, *, seconds: float, seed: int, disk: Path | None = None, only: Sequence[str] = ()) -> Report:
+def run(found: Brokers, given: Given) -> Report:
     """Load, faults for so long, the last reading, the verdict. The brokers are stopped then."""
     recording = Recording()
     _create(found)
-    clients = _clients(recording, found.bootstrap, seed)
-    faults = Faults(found, random.Random(seed), WORDS[0][0], disk, only)
+    clients = _clients(recording, found.bootstrap, given.seed)
+    faults = given.faults(BrokerFaults, found, topic=WORDS[0][0])
     start(clients)
     try:
         recording.complaints += without_progress(clients, PATIENCE_SECONDS)
-        faults.run(seconds)
+        faults.run(given.seconds)
         recording.complaints += without_progress(clients, PATIENCE_SECONDS)
     finally:
         recording.complaints += stop(clients)
     _wait_for_replicas(found)
     ends = last_reading(found.bootstrap, [*WORDS, *ANSWERS])
-    for broker in found.brokers.values():
+    for broker in found.nodes.values():
         broker.ask_to_end()
-    for broker in found.brokers.values():
+    for broker in found.nodes.values():
         broker.stop()
     history = recording.history(ends, {where: _digests(found, where) for where in ends})
+    unwritable = _quantiles(_unwritable(history, faults))
     return Report(
-        history=history,
+        counts=_counts(history),
+        faults=faults,
+        measured=[
+            f"without a leader: {_quantiles(faults.failovers)}",
+            f"no write acknowledged after the end of a leader: {unwritable}",
+        ],
+        errors=recording.errors,
         violations=check(history),
         complaints=recording.complaints,
-        errors=recording.errors,
-        happened=faults.happened,
-        kill_count=faults.kill_count,
-        failovers=faults.failovers,
-        unwritable=_unwritable(history, faults),
     )
 
 
-def _create(found: Cluster) -> None:
+def _counts(history: History) -> list[str]:
+    sends, ends = history.sends, [each.outcome for each in history.transactions]
+    polled = sum(len(poll.records) for poll in history.polls)
+    return [
+        f"{len(sends)} sends, {sum(send.outcome is Outcome.OK for send in sends)} acknowledged; {polled} polled",
+        f"{len(ends)} transactions, {ends.count(Outcome.OK)} committed, {ends.count(Outcome.FAIL)} aborted",
+        f"{len(history.commits)} commits of groups, {len(history.committed)} asked for",
+    ]
+
+
+def _create(found: Brokers) -> None:
     admin = AdminClient({"bootstrap.servers": found.bootstrap})
     wanted = [NewTopic(topic, count, SIZE, config=TOPIC) for topic, count in (("words", 3), ("answers", 2))]
     for made in admin.create_topics(wanted).values():
@@ -143,7 +99,7 @@ def _create(found: Cluster) -> None:
     _wait_for_replicas(found)
 
 
-def _wait_for_replicas(found: Cluster) -> None:
+def _wait_for_replicas(found: Brokers) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not found.is_whole(SIZE):
         assert time.monotonic() < deadline, f"not all replicas are in sync: {found.view()}"
@@ -190,18 +146,18 @@ def last_reading(bootstrap: str, partitions: Sequence[Partition]) -> dict[Partit
     return {partition: tuple(records) for partition, records in found.items()}
 
 
-def _digests(found: Cluster, partition: Partition) -> dict[str, bytes]:
+def _digests(found: Brokers, partition: Partition) -> dict[str, bytes]:
     name = f"{partition[0]}-{partition[1]}"
     digests = {}
-    for broker in found.brokers.values():
+    for broker in found.nodes.values():
         digest = hashlib.sha256()
         for path in sorted((broker.logs_directory / name).glob("*.log")):
             digest.update(path.read_bytes())
-        digests[f"broker {broker.broker_id}"] = digest.digest()
+        digests[f"broker {broker.number}"] = digest.digest()
     return digests
 
 
-def _unwritable(history: History, faults: Faults) -> list[float]:
+def _unwritable(history: History, faults: BrokerFaults) -> list[float]:
     """For each partition and each end of its leader: until a record was acknowledged that was sent after it."""
     acknowledged = sorted((s.end, s.start, s.partition) for s in history.sends if s.outcome is Outcome.OK)
     found = []
@@ -214,39 +170,5 @@ def _unwritable(history: History, faults: Faults) -> list[float]:
     return found
 
 
-@contextlib.contextmanager
-def _surroundings(directory: Path, *, has_machines: bool) -> Iterator[tuple[Namespaces | None, Path | None]]:
-    """The network, and the small disk of broker 3, where they can be had."""
-    with contextlib.ExitStack() as stack:
-        net = stack.enter_context(namespaces(2 * SIZE)) if has_machines else None
-        place = directory / "broker3"
-        disk = place if can_mount(place) else None
-        if disk is not None:
-            stack.enter_context(small_disk(disk, DISK_MIB))
-        yield net, disk
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--directory", type=Path, required=True)
-    parser.add_argument("--seconds", type=float, default=600.0)
-    parser.add_argument("--seed", type=int, default=0, help="0: any")
-    parser.add_argument("--machines", action="store_true", help="each process has one of its own (`rigs.namespaces`)")
-    parser.add_argument("--only", nargs="*", default=[], help="these faults alone (`faults`)")
-    parser.add_argument("--faulty", help="brokers with this fault (`faulty`)")
-    given = parser.parse_args()
-    seed = given.seed or random.SystemRandom().randrange(1, 1_000_000)
-    program = ("-m", "zab.broker") if given.faulty is None else ("-m", "tests.chaos.brokers.faulty", given.faulty)
-    print(f"seed {seed}", flush=True)
-    given.directory.mkdir(parents=True, exist_ok=True)
-    with (
-        _surroundings(given.directory, has_machines=given.machines) as (net, disk),
-        cluster(given.directory, net, program) as found,
-    ):
-        report = run(found, seconds=given.seconds, seed=seed, disk=disk, only=given.only)
-    print(report)
-    return 0 if report.is_good else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Brokers, run, "tests.chaos.brokers.faulty"))

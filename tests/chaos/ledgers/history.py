@@ -11,13 +11,14 @@ appended once, so that a value that is read names the append that it came from.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
-from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
 
 from attrs import field, frozen
+
+from tests.chaos import outcome
+from tests.chaos.outcome import Outcome
 
 
 class Place(NamedTuple):
@@ -27,22 +28,10 @@ class Place(NamedTuple):
     entry: int
 
 
-class Outcome(enum.Enum):
-    """What a client knows of an append."""
-
-    OK = "ok"
-    FAIL = "fail"
-    INFO = "info"
-
-
 @frozen(kw_only=True)
-class Operation:
-    """What all operations have."""
+class Operation(outcome.Operation):
+    """What all operations have: they are on one stream."""
 
-    client: str
-    number: int
-    start: float
-    end: float = inf
     stream: str
 
 

@@ -1,37 +1,26 @@
-"""A while of bookies' lives: clients load them, faults happen, then everything is judged.
+"""Clients load bookies to which faults happen, then everything is judged: see `nodes.run`.
 
-    python -m tests.chaos.ledgers.run --directory D [--seconds 600] [--seed 1]
-
-The same faults in the same order for a seed; the processes, the disks and the scheduler are real, so a run is not
-repeated exactly. Under `rigs.namespaces.IN_A_NAMESPACE`, with `--machines`, each process has a machine of its own, and
-networks fail, too. Prints counts; exit code 1 if anything that clients were told does not hold.
+python -m tests.chaos.ledgers.run --directory D [--seconds 600] [--seed 1]
 """
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import random
 import sys
 import time
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
 import trio
-from attrs import frozen
 
 import zab.ledgers
-from tests.chaos.checker import Violation
-from tests.chaos.faults import can_mount, small_disk
 from tests.chaos.ledgers.checker import check
 from tests.chaos.ledgers.clients import LOG, record_of
-from tests.chaos.ledgers.cluster import BOOKIES, MEMBERS, Cluster, cluster
-from tests.chaos.ledgers.faults import Faults
+from tests.chaos.ledgers.cluster import Bookies
+from tests.chaos.ledgers.faults import BookieFaults
 from tests.chaos.ledgers.history import End, History, Outcome, Record
 from tests.chaos.ledgers.recording import Recorded, now
-from tests.rigs.namespaces import Namespaces, namespaces
+from tests.chaos.nodes.run import Given, Report, main
 from tests.rigs.processes import GuardedProcess, ended
 from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.client import connect
@@ -39,9 +28,6 @@ from zab.ledgers import LedgerError
 
 T = TypeVar("T")
 CLIENTS: Final = ("writer", "writer", "contender", "tailer", "tailer", "owner", "owner", "follower")
-DISK_MIB: Final = 256
-SHOWN: Final = 5
-"""Violations of one rule that are told."""
 TEXT_MAX: Final = 300
 PROGRESS: Final = 50
 """So many more entries have to be acknowledged, and to be read, after everything runs again."""
@@ -58,68 +44,39 @@ class _Client(GuardedProcess):
         return self._log
 
 
-@frozen(kw_only=True)
-class Report:
-    """What happened, and what was wrong with it."""
-
-    history: History
-    violations: list[Violation]
-    complaints: list[str]
-    errors: dict[str, int]
-    happened: list[str]
-    kill_count: int
-    ledger_count: int
-
-    @property
-    def is_good(self) -> bool:
-        return not self.violations and not self.complaints
-
-    def __str__(self) -> str:
-        ends = [append.outcome for append in self.history.appends]
-        by_rule: dict[str, list[str]] = defaultdict(list)
-        for violation in self.violations:
-            by_rule[violation.rule].append(str(violation))
-        lines = [
-            f"{len(ends)} appends, {ends.count(Outcome.OK)} acknowledged, {ends.count(Outcome.FAIL)} refused",
-            f"{self.ledger_count} ledgers with {sum(map(len, self.history.finals.values()))} entries",
-            f"{sum(len(read.records) for read in self.history.reads)} entries read before",
-            f"{len(self.happened)} faults, {self.kill_count} kills",
-            *self.happened,
-            *(f"{count} times {error}" for error, count in sorted(self.errors.items())),
-            f"{len(self.violations)} violations",
-            *(text[:TEXT_MAX] for rule in sorted(by_rule) for text in by_rule[rule][:SHOWN]),
-            f"{len(self.complaints)} complaints",
-            *self.complaints,
-        ]
-        return "\n".join(lines)
-
-
-def run(
-    found: Cluster, directory: Path, *, seconds: float, seed: int, disk: Path | None, only: Sequence[str]
-) -> Report:
+def run(found: Bookies, given: Given) -> Report:
     """Load, faults for so long, the last reading, the verdict."""
+    directory = given.directory / "clients"
     directory.mkdir()
     clients = [_Client(kind, f"{kind}{number}", found.hosts, directory) for number, kind in enumerate(CLIENTS)]
-    faults = Faults(found, clients, random.Random(seed), disk, only)
+    faults = given.faults(BookieFaults, found, clients=clients)
     with ended(clients):
         for client in clients:
             client.start()
         _wait_for_progress(directory)
-        faults.run(seconds)
+        faults.run(given.seconds)
         _wait_for_progress(directory)
         complaints = [f"{client.command[3]} has ended" for client in clients if not client.running]
     recorded = Recorded(directory)
     finals, ends = trio.run(last_reading, found.hosts, recorded.ledgers, complaints)
     history = recorded.history(finals, ends)
     return Report(
-        history=history,
-        violations=check(history),
-        complaints=recorded.complaints + complaints,
+        counts=_counts(history, len(recorded.ledgers)),
+        faults=faults,
         errors=recorded.errors,
-        happened=faults.happened,
-        kill_count=faults.kill_count,
-        ledger_count=len(recorded.ledgers),
+        violations=check(history),
+        text_max=TEXT_MAX,
+        complaints=recorded.complaints + complaints,
     )
+
+
+def _counts(history: History, ledger_count: int) -> list[str]:
+    ends = [append.outcome for append in history.appends]
+    return [
+        f"{len(ends)} appends, {ends.count(Outcome.OK)} acknowledged, {ends.count(Outcome.FAIL)} refused",
+        f"{ledger_count} ledgers with {sum(map(len, history.finals.values()))} entries",
+        f"{sum(len(read.records) for read in history.reads)} entries read before",
+    ]
 
 
 def _wait_for_progress(directory: Path) -> None:
@@ -190,40 +147,5 @@ async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
                 await trio.sleep(0.2)
 
 
-@contextlib.contextmanager
-def _surroundings(directory: Path, *, has_machines: bool) -> Iterator[tuple[Namespaces | None, Path | None]]:
-    """The network, and the small disk of the last bookie, where they can be had."""
-    with contextlib.ExitStack() as stack:
-        net = stack.enter_context(namespaces(MEMBERS + BOOKIES)) if has_machines else None
-        place = directory / f"bookie{BOOKIES}"
-        disk = place if can_mount(place) else None
-        if disk is not None:
-            stack.enter_context(small_disk(disk, DISK_MIB))
-        yield net, disk
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--directory", type=Path, required=True)
-    parser.add_argument("--seconds", type=float, default=600.0)
-    parser.add_argument("--seed", type=int, default=0, help="0: any")
-    parser.add_argument("--machines", action="store_true", help="each process has one of its own (`rigs.namespaces`)")
-    parser.add_argument("--only", nargs="*", default=[], help="these faults alone (`faults`)")
-    parser.add_argument("--faulty", help="bookies with this fault (`faulty`)")
-    given = parser.parse_args()
-    seed = given.seed or random.SystemRandom().randrange(1, 1_000_000)
-    program = ("-m", "zab.bookie") if given.faulty is None else ("-m", "tests.chaos.ledgers.faulty", given.faulty)
-    print(f"seed {seed}", flush=True)
-    given.directory.mkdir(parents=True, exist_ok=True)
-    with (
-        _surroundings(given.directory, has_machines=given.machines) as (net, disk),
-        cluster(given.directory, net, program) as found,
-    ):
-        where = given.directory / "clients"
-        report = run(found, where, seconds=given.seconds, seed=seed, disk=disk, only=given.only)
-    print(report)
-    return 0 if report.is_good else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Bookies, run, "tests.chaos.ledgers.faulty"))
