@@ -22,9 +22,9 @@ from typing import Self
 
 import attrs
 
-from tests.downloads.bookies import metadata_uri
 from tests.downloads.bookkeeper import TOLD_BY_THE_SHELL, VERSION, java, server_jars
 from tests.downloads.programs import PROGRAMS
+from tests.rigs.bookie import metadata_uri
 from tests.rigs.processes import GuardedProcess, ended
 from tests.rigs.waiting import PATIENCE_SECONDS
 

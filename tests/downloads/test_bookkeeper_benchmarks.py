@@ -9,9 +9,10 @@ from pathlib import Path
 import attrs
 import pytest
 
-from tests.downloads.bookies import ZabBookie, zab_bookies
+from tests.downloads.bookies import zab_bookies
 from tests.downloads.bookkeeper import benchmark_jars, java, ran
 from tests.downloads.java_client import java_client
+from tests.rigs.bookie import BookieProcess
 from tests.rigs.zab_server import zab_servers
 
 pytestmark = [pytest.mark.downloads, pytest.mark.java, pytest.mark.process, pytest.mark.slow]
@@ -23,7 +24,7 @@ BENCHMARKS = "org.apache.bookkeeper.benchmark."
 class Rig:
     directory: Path
     hosts: str
-    bookies: list[ZabBookie]
+    bookies: list[BookieProcess]
 
     def run(self, name: str, *options: object) -> str:
         """What the benchmark prints."""

@@ -17,9 +17,10 @@ import trio
 
 import zab.client
 import zab.ledgers
-from tests.downloads.bookies import ROCKS, SORTED, RealBookie, ZabBookie, java_bookies, zab_bookies
+from tests.downloads.bookies import ROCKS, SORTED, JavaBookie, java_bookies, zab_bookies
 from tests.downloads.bookkeeper import BOOKKEEPER_VERSIONS, VERSION
 from tests.downloads.java_client import LIKE_PULSAR, V2, JavaError, JavaProgram, java_client, payload, shown
+from tests.rigs.bookie import BookieProcess
 from tests.rigs.waiting import until
 from tests.rigs.zab_server import zab_servers
 from zab.ledgers import BadPasswordError, DigestType, LedgerFencedError, LedgerStore, Protocol, StoreSettings
@@ -49,12 +50,12 @@ class World:
 
     hosts: str
     java: JavaProgram
-    bookies: list[RealBookie]
+    bookies: list[BookieProcess]
 
     @property
     def is_ours(self) -> bool:
         """Whether all bookies are ours."""
-        return all(isinstance(bookie, ZabBookie) for bookie in self.bookies)
+        return not any(isinstance(bookie, JavaBookie) for bookie in self.bookies)
 
     @asynccontextmanager
     async def store(self, protocol: Protocol = Protocol.V2) -> AsyncIterator[LedgerStore]:
@@ -275,11 +276,11 @@ def test_the_shell_knows_the_bookies(world: World) -> None:
     program = world.java
     for command in (("listbookies", "-rw"), ("listbookies", "-a"), ("bookieinfo",)):
         said = program.shell(*command)
-        assert (said.code, all(bookie.name in said.text for bookie in world.bookies)) == (0, True), said.text
+        assert (said.code, all(bookie.bookie_id in said.text for bookie in world.bookies)) == (0, True), said.text
     for bookie in world.bookies:
-        said = program.shell("endpointinfo", "-b", bookie.name)
+        said = program.shell("endpointinfo", "-b", bookie.bookie_id)
         assert (said.code, "bookie-rpc" in said.text) == (0, True), said.text
-        said = program.shell("cookie_get", bookie.name)
-        assert (said.code, bookie.name in said.text) == (0, True), said.text
+        said = program.shell("cookie_get", bookie.bookie_id)
+        assert (said.code, bookie.bookie_id in said.text) == (0, True), said.text
         assert program.shell("bookiesanity", file=bookie.file).code == 0
     assert program.shell("simpletest", "-e", 3, "-w", 2, "-a", 2, "-n", 20).code == 0

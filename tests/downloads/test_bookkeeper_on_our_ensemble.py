@@ -13,9 +13,10 @@ import attrs
 import pytest
 from kazoo.client import KazooClient
 
-from tests.downloads.bookies import ROOT, JavaBookie, java_bookies
+from tests.downloads.bookies import JavaBookie, java_bookies
 from tests.downloads.bookkeeper import BOOKKEEPER_VERSIONS
 from tests.downloads.java_client import V2, JavaError, JavaProgram, java_client, payload, shown
+from tests.rigs.bookie import ROOT
 from tests.rigs.kazoo_client import kazoo_client
 from tests.rigs.waiting import until
 from tests.rigs.zab_server import zab_servers
@@ -42,7 +43,7 @@ class Cluster:
         return self.java.client("addEntryTimeoutSec=5", *settings)
 
     def registered(self, bookie: JavaBookie) -> bool:
-        return self.znodes.exists(f"{ROOT}/available/{bookie.name}") is not None
+        return self.znodes.exists(f"{ROOT}/available/{bookie.bookie_id}") is not None
 
     def members(self, client: str, ledger: int) -> str:
         """The ensembles of a ledger, as Java prints them."""
@@ -77,17 +78,17 @@ def test_a_cluster_is_formatted_once(cluster: Cluster) -> None:
 
 
 def test_the_shell_shows_bookies(cluster: Cluster) -> None:
-    java, names = cluster.java, {bookie.name for bookie in cluster.bookies}
+    java, names = cluster.java, {bookie.bookie_id for bookie in cluster.bookies}
     for command in (("listbookies", "-rw"), ("listbookies", "-a"), ("bookieinfo",)):
         said = java.shell(*command)
         assert said.code == 0
         assert set(re.findall(r"BookieID:(\S+),", said.text)) == names
     assert java.shell("listbookies", "-ro").code == 0
     for bookie in cluster.bookies:
-        said = java.shell("endpointinfo", "-b", bookie.name)
+        said = java.shell("endpointinfo", "-b", bookie.bookie_id)
         assert (said.code, str(bookie.port) in said.text, "bookie-rpc" in said.text) == (0, True, True)
-        said = java.shell("cookie_get", bookie.name)
-        assert (said.code, bookie.name in said.text) == (0, True)
+        said = java.shell("cookie_get", bookie.bookie_id)
+        assert (said.code, bookie.bookie_id in said.text) == (0, True)
         assert java.shell("bookiesanity", file=bookie.file).code == 0
     until(lambda: '"auditorElected" : true' in java.shell("clusterinfo").text, "that there is an auditor")
     assert any(name in java.shell("whoisauditor").text for name in names)
@@ -161,22 +162,22 @@ def test_a_writer_goes_on_without_a_bookie_and_its_entries_are_replicated_again(
     java, client = cluster.java, cluster.client()
     writer, ledger = java.create(client, (3, 3, 2))
     java.add(writer, 0, *range(20))
-    lost = next(bookie for bookie in cluster.bookies if bookie.name in cluster.members(client, ledger))
+    lost = next(bookie for bookie in cluster.bookies if bookie.bookie_id in cluster.members(client, ledger))
     lost.kill()
     assert java.add(writer, 20, *range(20)) == list(range(20, 40))
     java.ask("close", writer)
-    until(lambda: lost.name not in cluster.members(client, ledger), "that another bookie has its entries")
+    until(lambda: lost.bookie_id not in cluster.members(client, ledger), "that another bookie has its entries")
     reader = java.open(client, ledger)
     assert java.read(reader.name, 0, 39) == [shown(n, payload(n, n % 20)) for n in range(40)]
     until(lambda: re.search(r"count\D+0\b", java.shell("listunderreplicated").text), "that nothing is left to do")
-    assert java.shell("decommissionbookie", "-bookieid", lost.name).code == 0
-    assert cluster.znodes.exists(f"{ROOT}/cookies/{lost.name}") is None
+    assert java.shell("decommissionbookie", "-bookieid", lost.bookie_id).code == 0
+    assert cluster.znodes.exists(f"{ROOT}/cookies/{lost.bookie_id}") is None
     # Without its cookie, its files are those of another cluster.
     lost.start()
     assert lost.wait() != 0
     assert "InvalidCookie" in lost.log_text()
-    for place in lost.data:
-        shutil.rmtree(place)
+    for place in ("journal", "files"):
+        shutil.rmtree(lost.directory / place)
     lost.serve()
 
 
@@ -184,7 +185,7 @@ def test_the_leader_of_the_ensemble_is_killed_and_no_bookie_notices(cluster: Clu
     java, client = cluster.java, cluster.client()
     writer, ledger = java.create(client, (3, 3, 2))
     until(cluster.all_registered, "that all bookies are registered")
-    sessions = [cluster.znodes.exists(f"{ROOT}/available/{each.name}").ephemeralOwner for each in cluster.bookies]
+    sessions = [cluster.znodes.exists(f"{ROOT}/available/{each.bookie_id}").ephemeralOwner for each in cluster.bookies]
     killed = cluster.ensemble.leader()
     killed.kill()
     assert java.add(writer, 0, 1, 2, 3) == [0, 1, 2]
@@ -192,7 +193,7 @@ def test_the_leader_of_the_ensemble_is_killed_and_no_bookie_notices(cluster: Clu
     assert java.open(client, ledger).last == 2
     killed.start()
     cluster.ensemble.wait()
-    found = [cluster.znodes.exists(f"{ROOT}/available/{each.name}").ephemeralOwner for each in cluster.bookies]
+    found = [cluster.znodes.exists(f"{ROOT}/available/{each.bookie_id}").ephemeralOwner for each in cluster.bookies]
     assert found == sessions
 
 

@@ -14,9 +14,10 @@ import attrs
 import pytest
 
 from tests.downloads.bookie_wire import BookieWire
-from tests.downloads.bookies import RealBookie, java_bookies, zab_bookies
+from tests.downloads.bookies import java_bookies, zab_bookies
 from tests.downloads.bookkeeper import BOOKKEEPER_VERSIONS
 from tests.downloads.java_client import JavaError, java_client
+from tests.rigs.bookie import BookieProcess
 from tests.rigs.waiting import until
 from tests.rigs.zab_server import zab_servers
 from zab.ledger.entries.digests import DigestType
@@ -97,7 +98,7 @@ def bookie(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         client = java.client()
         is_ours = request.param == "ours"
         with contextlib.ExitStack() as stack:
-            served: RealBookie
+            served: BookieProcess
             [served] = stack.enter_context(
                 zab_bookies(root, 1, ensemble.hosts)
                 if is_ours

@@ -7,17 +7,17 @@ with bookies(directory, 3, hosts) as found:         on loopback; `hosts`: the me
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, ClassVar, Final, Self
 
 import trio
 
 from tests.rigs.processes import GuardedProcess, ended
-from tests.rigs.waiting import until
 from zab.client import ZabError, connect, sync
 from zab.ledgers import open_store
 from zab.testing.kit.ports import HOST, free_ports
@@ -28,6 +28,10 @@ PROGRAM: Final = ("-m", "zab.bookie")
 
 class BookieProcess(GuardedProcess):
     """One bookie; its files stay in its directory when it is started again."""
+
+    serves: ClassVar[re.Pattern[str]] = re.compile(r"registered as available")
+    """What it prints when it has registered."""
+    _former = 0
 
     def __init__(self, number: int, directory: Path, address: tuple[str, int]) -> None:
         self.number = number
@@ -40,27 +44,52 @@ class BookieProcess(GuardedProcess):
     def journal(self) -> Path:
         return self.directory.with_suffix(".log")
 
+    @property
+    def file(self) -> Path:
+        """Its configuration, outside of its directory, which may be a small disk."""
+        return self.directory.with_suffix(".conf")
+
     def write_file(self, hosts: str, settings: Mapping[str, object]) -> Path:
-        """Write its configuration, outside of its directory, which may be a small disk."""
-        path = self.directory.with_suffix(".conf")
+        """Write its configuration. settings: further lines; a relative path is one in its directory."""
         lines = {
             "bookiePort": self.port,
             "advertisedAddress": self.host,
-            "bookieId": self.bookie_id,
-            "ledgerDirectories": self.directory / "files",
-            "metadataServiceUri": f"zk+hierarchical://{hosts.replace(',', ';')}{ROOT}",
+            "ledgerDirectories": Path("files"),
+            "metadataServiceUri": metadata_uri(hosts),
             **settings,
         }
-        path.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-        return path
+        places = {key: self.directory / value for key, value in lines.items() if isinstance(value, Path)}
+        self.file.write_text("".join(f"{key}={value}\n" for key, value in {**lines, **places}.items()))
+        return self.file
+
+    def start(self, **popen: Any) -> Self:
+        self._former = self._times_served()
+        return super().start(**popen)
+
+    def serve(self) -> None:
+        """Start it, and wait until it serves."""
+        self.start()
+        self.serve_on()
+
+    def serve_on(self) -> None:
+        """Wait until it says that it has registered."""
+        self.wait_until(lambda: self._times_served() > self._former)
+
+    def _times_served(self) -> int:
+        return len(self.serves.findall(self.log_text())) if self.journal.exists() else 0
+
+
+def metadata_uri(hosts: str, root: str = ROOT) -> str:
+    """`metadataServiceUri` of ledgers whose znodes are there. hosts: a connection string."""
+    return f"zk+hierarchical://{hosts.replace(',', ';')}{root}"
 
 
 def format_root(hosts: str) -> None:
-    """Make the znodes that bookies and their clients need."""
+    """Make the znodes that bookies and their clients need, unless they are there."""
 
     async def make() -> None:
         async with connect(hosts) as zk, open_store(zk, has_root=False) as store:
-            assert await store.format(str(uuid.uuid4()))
+            await store.format(str(uuid.uuid4()))
 
     trio.run(make)
 
@@ -87,9 +116,16 @@ def bookies(
         bookie = BookieProcess(number, directory / f"bookie{number}", (HOST, port))
         bookie.command = [sys.executable, *program, str(bookie.write_file(hosts, settings))]
         found.append(bookie)
-    with ended(found):
-        for bookie in found:
-            bookie.start()
-        wanted = {bookie.bookie_id for bookie in found}
-        until(lambda: wanted <= registered(hosts), "bookies that take entries")
+    with serving(found):
         yield found
+
+
+@contextlib.contextmanager
+def serving(bookies: Sequence[BookieProcess]) -> Iterator[None]:
+    """They serve in the block; all are killed when it is left."""
+    with ended(bookies):
+        for bookie in bookies:
+            bookie.start()
+        for bookie in bookies:
+            bookie.serve_on()
+        yield

@@ -39,7 +39,7 @@ class ChaosBookie(BookieProcess, Node):
 
     def configure(self, hosts: str) -> Path:
         self.bookie_id = f"bookie{self.number}.{self.disks}"
-        return self.write_file(hosts, SETTINGS)
+        return self.write_file(hosts, {"bookieId": self.bookie_id, **SETTINGS})
 
     def lose_disk(self, hosts: str) -> None:
         """Another disk takes the place of its own; it must not run."""

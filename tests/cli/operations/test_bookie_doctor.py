@@ -53,7 +53,7 @@ def found(zab: Run, file: Path, code: int) -> dict[str, list[dict[str, Any]]]:
 
 def with_lines(bookie: BookieProcess, file: Path, **lines: object) -> Path:
     """The file of this bookie, with other lines."""
-    given = dict(line.split("=", 1) for line in bookie.directory.with_suffix(".conf").read_text().splitlines())
+    given = dict(line.split("=", 1) for line in bookie.file.read_text().splitlines())
     file.write_text("".join(f"{key}={value}\n" for key, value in {**given, **lines}.items()))
     return file
 
