@@ -11,26 +11,15 @@ Everything started here is ended here, by its process id, whatever happens.
 
 from __future__ import annotations
 
-import argparse
-import fnmatch
-import os
 import sys
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 from bench.brokers import moments
 from bench.brokers.cells import ONE_BROKER, THREE_BROKERS, Cell, prepare, run
-from bench.brokers.page import PAGE, TARGET, Comparison, Measured, markdown
+from bench.brokers.page import PAGE
 from bench.brokers.sides import Side, sides
-from bench.machine import command, commit, say, system, versions
-from bench.moments import Moments
-from bench.table import write_page
-
-WARMUP_SECONDS = 8.0
-BROKERS = 3
-Moment = tuple[str, str, Callable[[Side], float]]
+from bench.rivals import Moment, Rivals, Stage, main
 
 ONE: Sequence[Moment] = (
     ("resident memory after the load", "MiB", moments.memory_mib),
@@ -46,74 +35,30 @@ THREE: Sequence[Moment] = (
 )
 
 
-def main() -> int:
-    options = _options()
-    comparison = Comparison([system(), versions(), commit(), command("bench.brokers", options.rounds, options.seconds)])
-    with tempfile.TemporaryDirectory(prefix="bench-", dir=options.directory) as directory:
-        for count, cells, figures in ((1, ONE_BROKER, ONE), (BROKERS, THREE_BROKERS, THREE)):
-            with sides(Path(directory), count) as both:
-                _measure(comparison, both, [cell for cell in cells if _is_wanted(cell, options.cells)], options)
-                _look(comparison, both, figures if options.moments else (), options.rounds)
-    text = markdown(comparison)
-    print(text)
-    if options.page:
-        write_page(PAGE, text, TARGET)
-    return 0
+def _warm_up(cells: Sequence[Cell], side: Side, seconds: float) -> None:
+    """Make the topics, too."""
+    for cell in cells:
+        prepare(cell, side)
+        run(cell, side, seconds / len(cells))
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench.brokers", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5, help="alternating rounds (5)")
-    parser.add_argument("--seconds", type=float, default=2.0, help="of each run (2)")
-    parser.add_argument("--cells", nargs="+", default=["*"], help="patterns such as 'fetch:*' or 'produce:148:*'")
-    parser.add_argument("--quick", action="store_true", help="one short round, a look and not a measurement")
-    parser.add_argument("--no-moments", dest="moments", action="store_false", help="no starts, memory and failovers")
-    parser.add_argument("--no-page", dest="page", action="store_false", help="leave bench/BROKERS.md alone")
-    parser.add_argument("--directory", help="where the brokers keep their data (a temporary directory)")
-    options = parser.parse_args()
-    options.warmup_seconds = WARMUP_SECONDS
-    if options.quick:
-        options.rounds, options.seconds, options.warmup_seconds, options.page = 1, 1.0, 1.0, False
-    return options
-
-
-def _is_wanted(cell: Cell, patterns: Sequence[str]) -> bool:
-    return any(fnmatch.fnmatch(cell.key, pattern) for pattern in patterns)
-
-
-def _measure(comparison: Comparison, both: Sequence[Side], cells: Sequence[Cell], options: argparse.Namespace) -> None:
-    measured = [Measured(cell) for cell in cells]
-    comparison.cells += measured
-    for side in both:
-        for cell in cells:
-            prepare(cell, side)
-            # A virtual machine compiles what runs often.
-            run(cell, side, options.warmup_seconds / len(cells))
-    for turn in range(options.rounds):
-        for each in measured:
-            results = {}
-            for side in both if turn % 2 == 0 else both[::-1]:
-                # Writes that the run before left to the disk must not slow down this one.
-                os.sync()
-                results[side.name] = run(each.cell, side, options.seconds)
-            each.kafka.append(results["Kafka"])
-            each.ours.append(results["zab"])
-            rates = " against ".join(f"{results[name].per_second:,.0f}" for name in ("zab", "Kafka"))
-            say(f"round {turn + 1}: {each.cell.title}: {rates}")
-
-
-def _look(comparison: Comparison, both: Sequence[Side], figures: Sequence[Moment], rounds: int) -> None:
-    for side in both:
-        replicas = len(side.brokers)
-        side.create_topic(moments.TOPIC, 1, replicas, {"min.insync.replicas": str(min(2, replicas))})
-    for title, unit, measure in figures:
-        found = Moments(title, unit)
-        comparison.moments.append(found)
-        for _ in range(rounds):
-            for side, figure in zip(both, (found.theirs, found.ours), strict=True):
-                figure.append(measure(side))
-        say(f"{title}: {found.ours[-1]:,.3f} against {found.theirs[-1]:,.3f} {unit}")
-
+RIVALS = Rivals(
+    module="bench.brokers",
+    description=(__doc__ or "").splitlines()[0],
+    servers="brokers",
+    patterns="'fetch:*' or 'produce:148:*'",
+    moments="starts, memory and failovers",
+    page=PAGE,
+    stages=(
+        Stage(partial(sides, count=1), ONE_BROKER, ONE),
+        Stage(partial(sides, count=3), THREE_BROKERS, THREE),
+    ),
+    run=run,
+    warm_up=_warm_up,
+    seconds=2.0,
+    warm_up_seconds=8.0,
+    quick_seconds=1.0,
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(RIVALS))

@@ -53,6 +53,7 @@ def recovery_seconds(side: Side) -> float:
 
 def start_seconds(side: Side, *, is_killed: bool) -> float:
     """From the start of one broker, ended before as said, until it acknowledges a write to what it leads."""
+    _make_topic(side)
     [broker] = side.brokers
     if is_killed:
         broker.kill()
@@ -68,6 +69,7 @@ def start_seconds(side: Side, *, is_killed: bool) -> float:
 def failover_seconds(side: Side, *, is_killed: bool) -> float:
     """From the end of a partition's leader, by `kill -9` or SIGTERM, until another broker acknowledges a write with
     acks=all. Afterwards the broker is started again, and is in sync."""
+    _make_topic(side)
     leader = side.leaders(TOPIC)[0]
     [broker] = [each for each in side.brokers if each.address == leader]
     others = [each.address for each in side.brokers if each is not broker]
@@ -82,6 +84,13 @@ def failover_seconds(side: Side, *, is_killed: bool) -> float:
     broker.serve_on()
     side.wait_in_sync(TOPIC, len(side.brokers))
     return seconds
+
+
+def _make_topic(side: Side) -> None:
+    """Unless it is there."""
+    if TOPIC not in side.topics():
+        replicas = len(side.brokers)
+        side.create_topic(TOPIC, 1, replicas, {"min.insync.replicas": str(min(2, replicas))})
 
 
 def first_write(addresses: list[str], partition: int) -> float:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from bench.ledgers.cells import CELLS, Cell, Result
-from bench.ledgers.page import Comparison, Measured, markdown
+from bench.ledgers.page import PAGE
 from bench.moments import Moments
+from bench.rivals import Comparison, Measured
 from tests.rigs.bookie import bookies
 from tests.rigs.zab_server import zab_servers
 
@@ -26,7 +27,7 @@ def test_ratios_are_those_of_the_same_round() -> None:
         measured.theirs.append(Result(theirs, 10, 20, 1.0))
         measured.ours.append(Result(ours, 5, 15, 0.5))
     started = Moments("start", "s", [10.0, 12.0, 14.0], [1.0, 1.2, 6.0])
-    text = markdown(Comparison(["machine"], [measured], [started]))
+    text = PAGE.markdown(Comparison(["machine"], [measured], [started]))
     row = next(line for line in text.splitlines() if "under way" in line)
     assert row == (
         "| zab's client, v2, 1,000 under way | 100 | 200 | **2.00** (1.25-2.50) | **4.00** | 10 · 5 | 20 · 15 |"

@@ -11,8 +11,9 @@ import pytest
 
 from bench.brokers import moments
 from bench.brokers.cells import ONE_BROKER, THREE_BROKERS, Cell, Result
-from bench.brokers.page import Comparison, Measured, markdown
+from bench.brokers.page import PAGE
 from bench.moments import Moments
+from bench.rivals import Comparison, Measured
 from tests.bench.generator import compile_program, needs_compiler
 from zab.testing import Brokers
 
@@ -88,10 +89,10 @@ def test_cells_have_names_of_their_own() -> None:
 def test_ratios_are_those_of_the_same_round() -> None:
     measured = Measured(Cell("produce", 148, 8, 16))
     for theirs, ours in ((100, 200), (1000, 500), (10, 30)):
-        measured.kafka.append(Result(theirs, 1e6, 10, 20, 1.0, 0))
+        measured.theirs.append(Result(theirs, 1e6, 10, 20, 1.0, 0))
         measured.ours.append(Result(ours, 2e6, 5, 15, 0.5, 0))
     started = Moments("start", "s", [10.0, 12.0, 14.0], [1.0, 1.2, 6.0])
-    text = markdown(Comparison(["machine"], [measured], [started]))
+    text = PAGE.markdown(Comparison(["machine"], [measured], [started]))
     row = next(line for line in text.splitlines() if "produce" in line)
     assert row == (
         "| produce 148 x 100 B a request, 8 x 16 | 100 | 200 | **2.00** (1.25-2.50) | 1 · 2 | **4.00** | 10 · 5 "
