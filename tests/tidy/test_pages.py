@@ -1,6 +1,7 @@
 """The pages of the documentation: their links lead somewhere, their tables are whole, and the index has them all."""
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
@@ -48,6 +49,29 @@ def test_every_link_leads_to_a_file_and_to_a_heading_of_it() -> None:
                     found.append(f"{at(path, number)}: {link} does not exist")
                 elif anchor and target.suffix == ".md" and anchor not in anchors(target):
                     found.append(f"{at(path, number)}: {link} is no heading of that page")
+    report(found)
+
+
+def test_extras_are_installed_from_the_clone() -> None:
+    """`pip install 'zab[…]'` would look for the package in an index, which does not have it."""
+    found = []
+    # The changelog says which extra brings what, for every way of installing.
+    for path in (path for path in PAGES if path.name != "CHANGELOG.md"):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if re.search(r"pip install [^`]*\bzab\[", line):
+                found.append(f"{at(path, number)}: installs {line.strip()!r}, and not '.[…]' in the clone")
+    report(found)
+
+
+def test_every_extra_that_is_named_exists() -> None:
+    """pip only warns about an extra that does not exist, and installs nothing for it."""
+    extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    found = []
+    sources = [path for room in ("zab", "datatree", "session") for path in (ROOT / room).rglob("*.py")]
+    for path in [*PAGES, *sources]:
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            for names in re.findall(r"(?:\bzab|'\.)\[([a-z]+(?:,[a-z]+)*)\]", line):
+                found += [f"{at(path, number)}: no extra {name}" for name in set(names.split(",")) - extras]
     report(found)
 
 

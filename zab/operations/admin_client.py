@@ -20,7 +20,7 @@ import json
 import os
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, BinaryIO, Final, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
@@ -121,14 +121,25 @@ class AdminPort:
                 raise AdminError(f"{self}: {command} has more than {ANSWER_BYTES_MAX} bytes")
             return Told(body, headers)
 
-    def stream(self, command: str, path: str, seconds: float, **parameters: str) -> Mapping[str, str]:
+    def stream(
+        self,
+        command: str,
+        path: str,
+        seconds: float,
+        written: Callable[[int], object] | None = None,
+        **parameters: str,
+    ) -> Mapping[str, str]:
         """Write an answer to a new file that only its owner can read; returns the headers. Also raises OSError of the
-        file."""
+        file.
+
+        written: called with the number of bytes of each piece that has been written."""
         with self._asked(command, seconds, parameters) as (response, headers):
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 while piece := response.read(_PIECE_BYTES):
                     file.write(piece)
+                    if written is not None:
+                        written(len(piece))
                 file.flush()
                 os.fsync(file.fileno())
             return headers

@@ -17,6 +17,7 @@ from tests.rigs.admin_servers import administered, lines_of
 from tests.rigs.in_process import members_here
 from tests.rigs.kazoo_client import kazoo_client
 from tests.rigs.waiting import PATIENCE_SECONDS
+from zab.cli.operations.backup import _Member
 from zab.cli.operations.durations import duration_ms
 from zab.operations.admin_client import AdminError, admin_port
 from zab.testing.kit.ports import free_ports
@@ -114,6 +115,30 @@ def test_damage_is_said_by_verify_and_by_restore(running: Running, tmp_path: Pat
     assert run("backup", "list", place) == 1
     assert run(*running.words("take", place)) == 1
     assert run("backup", "verify", tmp_path / "nothing") == 1
+
+
+def test_an_interrupt_says_how_much_was_received(
+    running: Running, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, log, received = tmp_path / "backups", _Member.log, []
+
+    def interrupted(member: _Member, after: int) -> None:
+        received.append(len(log(member, after).raw))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(_Member, "log", interrupted)
+        assert run(*running.words("take", place, members=1)) == 130
+    [snapshot] = (place / "version-1").glob("snapshot.*")
+    size = snapshot.stat().st_size
+    assert run.err == f"zab: not finished: {size + received[0]} bytes received\n"
+    assert run(*running.words("take", place, members=1)) == 0
+    running.client.create("/received", b"x" * 100)
+    monkeypatch.setattr(_Member, "log", interrupted)
+    assert run(*running.words("take", place, members=1)) == 130
+    assert received[1] > 100
+    assert run.err == f"zab: not finished: {received[1]} bytes received\n"
+    running.client.delete("/received")
 
 
 def test_again_and_again_with_retention(running: Running, tmp_path: Path) -> None:

@@ -74,6 +74,17 @@ def test_directories_of_three_members(zab: Callable[..., Result], backup: Path, 
     assert f"lineage {lineages.pop().hex()}" in lines
 
 
+def test_an_interrupt_says_how_much_was_read(
+    zab: Callable[..., Result], backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("zab.pipeline.state.snapshot_output.found_native", interrupted)
+    assert zab(backup, "--to", tmp_path / "new") == (130, "", f"zab: not finished: {len(STATE.znodes)} znodes read\n")
+    assert not (tmp_path / "new").exists()
+
+
 def test_each_call_makes_another_ensemble(zab: Callable[..., Result], backup: Path, tmp_path: Path) -> None:
     found = [zab(backup, "--to", tmp_path / name).out.splitlines()[3] for name in "ab"]
     assert all(line.startswith("lineage ") for line in found)

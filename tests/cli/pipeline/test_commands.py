@@ -17,6 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import typer
@@ -32,6 +33,7 @@ from tests.pipeline.rigs.rows import History, moment
 from tests.rigs.quick_java import quick_java
 from tests.rigs.waiting import LONG_PATIENCE_SECONDS, until
 from zab.cli.numbers import parse_session
+from zab.cli.pipeline import call
 from zab.cli.pipeline.driver import Driver
 from zab.cli.pipeline.endings import spark_sentence
 from zab.cli.pipeline.jobs import JOBS, Job
@@ -208,6 +210,14 @@ def test_views(run: Run, member: Path) -> None:
     assert run("pipeline", "hotspots", "--limit", "1", member) == 0
     assert run.out.splitlines()[1].split()[0] == "/app"
     assert run.err == f"zab: only the first 1 rows; --limit shows more, --out writes all\n{EXTENT}"
+
+
+def test_a_table_without_rows_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    noted: list[str] = []
+    run: Any = SimpleNamespace(paused=contextlib.nullcontext, note=noted.append)
+    frame: Any = SimpleNamespace(limit=lambda _count: SimpleNamespace(toArrow=lambda: pa.table({"path": []})))
+    assert call._print(run, frame, 10, ["path"]) == 0
+    assert (capsys.readouterr().out, noted) == ("", ["no rows"])
 
 
 @pytest.mark.spark

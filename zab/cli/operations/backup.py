@@ -62,7 +62,7 @@ class _Member:
         return str(self.port)
 
     def snapshot(self, path: str) -> int:
-        headers = self.port.stream("snapshot", path, SILENCE_SECONDS)
+        headers = self.port.stream("snapshot", path, SILENCE_SECONDS, self.told.add)
         return _zxid(headers, "last_zxid")
 
     def log(self, after: int) -> LogPage:
@@ -156,7 +156,7 @@ def _from_one_of(ports: list[AdminPort], once: Callable[[_Member], Taken], *, js
     """Take a backup from the first member that provides one, and return the exit code. The others are named."""
     for port in ports:
         try:
-            with progress("of the log received", "byte") as told:
+            with progress("received", "byte") as told:
                 taken = once(_Member(port, told))
         except AdminError as error:
             say(f"zab: {error}", sys.stderr)
