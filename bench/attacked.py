@@ -17,6 +17,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from bench.machine import commit, say, system
@@ -33,6 +34,9 @@ WAIT_MS_MAX, TURN_MS_MAX = 200, 20
 Attack = Callable[..., None]
 Waits = list[tuple[float, float]]
 """Of each round: the longest wait of an innocent client, and the longest turn; milliseconds."""
+
+CROWD = 10_000
+"""Connections that time out at once; fewer, if a process may not have so many descriptors."""
 
 ATTACKS: dict[str, Attack] = {
     "a list of 256 permissions, checked over and over": work.test_longest_list_checked_without_end,
@@ -58,6 +62,8 @@ ATTACKS: dict[str, Attack] = {
     "the feed of changes, asked without end": work.test_feed_of_changes_asked_without_end,
     "writes forwarded without end": work.test_writes_forwarded_without_end,
     "the end of three hundred clients": connections.test_crowd_that_ends_at_once,
+    "10,000 connections that say nothing and time out at once": partial(connections.never_greet, count=CROWD),
+    "10,000 sessions that expire at once": partial(connections.expire_at_once, count=CROWD),
     "readers of nothing": connections.test_readers_of_nothing,
     "requests of a megabyte from 450 clients": connections.test_requests_of_a_megabyte_from_hundreds,
     "writes of a megabyte from 80 clients": connections.test_writes_of_a_megabyte_from_many,

@@ -17,7 +17,8 @@ from datatree.requests import AddAuth
 from tests.hostile.ensembles import Attacked, Target
 from tests.hostile.raw import Client, Frames, clients, connect, is_closed_by_the_other, reset, say, text, word
 from tests.rigs.waiting import PATIENCE_SECONDS, until
-from zab.jute.handshake import ConnectRequest
+from zab.host.process.descriptors import for_clients, raise_limit
+from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.wire.frames import frame
 
 SECURE_TOO = (
@@ -30,6 +31,8 @@ SECURE_TOO = (
 pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.long]
 
 HELLO = frame(ConnectRequest(0, 40_000, 0, bytes(16)).encode())
+PING = frame(struct.pack(">ii", -2, 11))
+CROWD = 2_000
 NO_NODE = -101
 PORTS = ("client_port", "quorum_port", "election_port")
 ELSEWHERE = [f"127.0.0.{number}" for number in range(2, 12)]
@@ -293,6 +296,53 @@ def test_connections_from_everywhere_with_sessions(target: Target) -> None:
             stack.callback(client.close)
     leader = target.leader
     until(lambda: int(leader.numbers()["zk_global_sessions"]) < 60, "the end of sessions")
+
+
+def test_crowd_that_never_greets(target: Target) -> None:
+    """Two thousand connections say nothing, and time out at the same time. They are closed in slices."""
+    never_greet(target, CROWD)
+
+
+def test_crowd_of_sessions_that_expire_at_once(target: Target) -> None:
+    """Two thousand clients fall silent at the same time. Their sessions expire, and their connections are closed, in
+    slices."""
+    expire_at_once(target, CROWD)
+
+
+def never_greet(target: Target, count: int) -> None:
+    """So many connections, fifty from an address, that say nothing."""
+    port = target.leader.client_port
+    with target.attacked(memory_mb=200), contextlib.ExitStack() as stack:
+        crowd = []
+        for source in _addresses(count):
+            crowd.append(stack.enter_context(connect(port, source=source)))
+            if len(crowd) % 500 == 0:
+                # This one is accepted after them: otherwise there is no room for more, and they are tried again late.
+                assert word(port, "ruok") == "imok"
+        assert all(is_closed_by_the_other(sock) for sock in crowd)
+
+
+def expire_at_once(target: Target, count: int) -> None:
+    """So many sessions, fifty from an address, whose clients fall silent."""
+    port = target.leader.client_port
+    greeting = frame(ConnectRequest(0, 20_000, 0, bytes(16)).encode())
+    with target.attacked(memory_mb=200), contextlib.ExitStack() as stack:
+        crowd: list[Frames] = []
+        for source in _addresses(count):
+            crowd.append(Frames(stack.enter_context(connect(port, source=source))))
+            say(crowd[-1].sock, greeting)
+            if len(crowd) % 250 == 0:
+                assert all(ConnectResponse.decode(client.get()).session_id for client in crowd[-250:])
+            if len(crowd) % 2000 == 0:
+                # Nobody is silent for its timeout before all are there, unless that is short.
+                for client in crowd:
+                    say(client.sock, PING)
+        assert all(is_closed_by_the_other(client.sock) for client in crowd)
+
+
+def _addresses(count: int) -> list[str]:
+    """Where each of so many connects from; of fewer, if this process and a member have no descriptors for so many."""
+    return [f"127.0.{1 + number // 50}.1" for number in range(min(count, for_clients(raise_limit())))]
 
 
 def test_words_where_no_word_is(target: Target) -> None:

@@ -6,7 +6,7 @@ import gc
 
 from zab.host.process.interpreter import GC_THRESHOLDS
 
-LOOKED_AT_MAX = 65_000
+LOOKED_AT_MAX = 32_500
 """A little more than the thresholds say: a collection waits for the next instruction that allows it."""
 
 
