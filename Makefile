@@ -198,6 +198,7 @@ bench-sizing: $(VENV)/test.stamp
 
 bench-pipeline: $(VENV)/test.stamp
 	$(BIN)/python -m bench.pipeline
+	$(BIN)/python -m bench.pipeline --scale
 
 bench-brokers: $(VENV)/test.stamp bench/build/records
 	$(BIN)/python -m bench.brokers

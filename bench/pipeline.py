@@ -1,16 +1,16 @@
 """The benchmark of the pipeline: decoding alone, through Spark beside Parquet of the same rows, and `verify`.
 
     python -m bench.pipeline [--transactions N] [--rounds N] [--quick] [--no-page]
-    python -m bench.pipeline --scale [--transactions N] [--directory DIR]
+    python -m bench.pipeline --scale [--transactions N] [--directory DIR] [--no-page]
                                     each job once, of N / 2 and N, with one worker and two
 
 Makes native logs of two million transactions with datatree's own encoder, in segments of 64 MiB with their indexes, in
 batches of 1, 10 and 100, and the same transactions as a log of ZooKeeper. `verify` compares three members that have the
 same files. Everything is measured in CPU seconds of the whole process tree (driver, JVM and workers), because other
 work on the machine distorts anything else. A figure is the median of alternating rounds. The result is written to
-bench/PIPELINE.md. `--scale` says how cost grows with the history: by the processor and by the clock, with what else the
-machine does, on standard output. Its logs stay in DIR, if one is named, and are used again; `--make` makes them and
-ends. Three kinds of history are restored: few znodes written often, each transaction a new znode, and multis.
+bench/PIPELINE.md. `--scale` says how cost grows with the history, in a table of its own there: by the processor and by
+the clock, with what else the machine does. Its logs stay in DIR, if one is named, and are used again; `--make` makes
+them and ends. Three kinds of history are restored: few znodes written often, each transaction a new znode, and multis.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bench.machine import commit, system
 from bench.process_tree import cpu_seconds, peak_mib
+from bench.table import write_page
 from datatree.log.epochs import save_mark
 from datatree.record import Txn
 from tests.pipeline.rigs.log_builder import FIRST, LINEAGE, SESSION, TIME, NativeFile, write_version2
@@ -56,7 +58,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PAGE = Path(__file__).parent / "PIPELINE.md"
-BEGIN, END = "<!-- make bench-pipeline: begin -->", "<!-- make bench-pipeline: end -->"
+TARGET = "make bench-pipeline"
+SCALE_TARGET = "make bench-pipeline, how cost grows"
+TRANSACTIONS = 2_000_000
+SCALE_TRANSACTIONS = 5_000_000
 EIGHT = ("zxid", "time", "session", "cxid", "type", "path", "data", "checksum")
 EVERY = tuple(column.name for column in LOG)
 BATCHES = (1, 10, 100)
@@ -89,13 +94,13 @@ def main() -> int:
         text = _page(options, sizes, runs, through, memory, compared)
     print(text)
     if options.page:
-        _write(text)
+        write_page(PAGE, text, TARGET)
     return 0
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.pipeline", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--transactions", type=int, default=2_000_000, help="in each log (2,000,000)")
+    parser.add_argument("--transactions", type=int, help="in each log (2,000,000; with --scale 5,000,000)")
     parser.add_argument("--rounds", type=int, default=5, help="alternating rounds (5)")
     parser.add_argument("--quick", action="store_true", help="one round of a tenth, a look and not a measurement")
     parser.add_argument("--no-page", dest="page", action="store_false", help="leave bench/PIPELINE.md alone")
@@ -103,8 +108,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--make", action="store_true", help="with --scale: only make the logs that --directory lacks")
     parser.add_argument("--directory", help="where the logs are made, and stay with --scale (a temporary directory)")
     options = parser.parse_args()
+    if options.transactions is None:
+        options.transactions = SCALE_TRANSACTIONS if options.scale else TRANSACTIONS
     if options.quick:
-        options.transactions, options.rounds, options.page = 200_000, 1, False
+        options.transactions, options.rounds, options.page = options.transactions // 10, 1, False
     return options
 
 
@@ -416,8 +423,12 @@ def _restore_runs(directory: Path, count: int, out: Path) -> list[Run]:
 
 
 def _scale(options: argparse.Namespace) -> int:
-    """Prints a row for each job, size and count of workers."""
+    """A row for each job, size and count of workers."""
     counts = (options.transactions // 2, options.transactions)
+    rows = [
+        "| workers | transactions | job | rows a CPU second | rows a second | CPU s | s | worker MiB | load |",
+        "|---:|---:|---|---:|---:|---:|---:|---:|---:|",
+    ]
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.directory) as made:
         scratch, directory = Path(made), Path(options.directory or made)
         for count in counts:
@@ -426,10 +437,8 @@ def _scale(options: argparse.Namespace) -> int:
             _kept(directory / f"multis {count // 4}", _in_multis(count // 4), count // 4)
         if options.make:
             return 0
-        print("| workers | transactions | job | rows a CPU second | rows a second | CPU s | s | worker MiB | load |")
-        print("|---:|---:|---|---:|---:|---:|---:|---:|---:|")
         for count in counts:
-            _print_rows(0, _restore_runs(directory, count, scratch / str(count)))
+            rows += _measured_rows(0, _restore_runs(directory, count, scratch / str(count)))
         for workers in (1, 2):
             with job_session(f"local[{workers}]", name="bench", memory="2g", settings=_settings(scratch)) as spark:
                 # What is done for the first time costs Java seconds, whatever its size.
@@ -438,11 +447,15 @@ def _scale(options: argparse.Namespace) -> int:
                     run.call()
                 for count in counts:
                     out = scratch / f"{workers} {count}"
-                    _print_rows(workers, _scale_jobs(spark, directory / f"written {count}", count, out))
+                    rows += _measured_rows(workers, _scale_jobs(spark, directory / f"written {count}", count, out))
+    text = "\n".join([f"- {system()}", f"- {commit()}", "", *rows]) + "\n"
+    print(text)
+    if options.page:
+        write_page(PAGE, text, SCALE_TARGET)
     return 0
 
 
-def _print_rows(workers: int, runs: Sequence[Run]) -> None:
+def _measured_rows(workers: int, runs: Sequence[Run]) -> Iterator[str]:
     for run in runs:
         _say(f"{workers} workers: {run.title}")
         before, begun = cpu_seconds(), time.monotonic()
@@ -451,7 +464,7 @@ def _print_rows(workers: int, runs: Sequence[Run]) -> None:
         cpu, clock = cpu_seconds() - before, time.monotonic() - begun
         figures = f"{rows / cpu:,.0f} | {rows / clock:,.0f} | {cpu:.1f} | {clock:.1f}"
         memory = f"{peak_mib('pyspark.daemon' if workers else 'bench.pipeline'):.0f} | {os.getloadavg()[0]:.1f}"
-        print(f"| {workers or ''} | {rows:,} | {run.title} | {figures} | {memory} |", flush=True)
+        yield f"| {workers or '-'} | {rows:,} | {run.title} | {figures} | {memory} |"
 
 
 # The page.
@@ -517,12 +530,6 @@ def _verify_table(transactions: int, compared: list[Run]) -> list[str]:
 
 def _cell(rate: float | None) -> str:
     return "" if rate is None else f"{rate:.2f}"
-
-
-def _write(text: str) -> None:
-    page = PAGE.read_text()
-    before, rest = page.split(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{rest.split(END)[1]}")
 
 
 def _say(text: str) -> None:
