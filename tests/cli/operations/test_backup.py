@@ -120,7 +120,8 @@ def test_damage_is_said_by_verify_and_by_restore(running: Running, tmp_path: Pat
 def test_an_interrupt_says_how_much_was_received(
     running: Running, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place, log, received = tmp_path / "backups", _Member.log, []
+    place, log = tmp_path / "backups", _Member.log
+    received: list[int] = []
 
     def interrupted(member: _Member, after: int) -> None:
         received.append(len(log(member, after).raw))
