@@ -141,17 +141,15 @@ class LogEntries(AsyncIterator[LogEntry]):
             if info.trimmed is not None and after < info.trimmed:
                 self._after = info.trimmed
                 raise TrimmedError(f"{after} is gone, the first entry is after {info.first}", self._name, info.first)
-            here = info.at(after.ledger)
-            if here is None or (here.entries is not None and after.entry >= here.entries - 1):
-                here = info.after(after.ledger)
-                after = after if here is None else Position(here.id, -1)
-            if here is not None:
+            following = info.next_after(after)
+            if following is not None:
+                here, first = following
                 try:
                     self._reader = await self._open_reader(here)
                 except NoSuchLedgerError:
                     await self._store.zk.sleep(GAP_S)
                     continue
-                return await self._begin(here.id, after.entry + 1)
+                return await self._begin(here.id, first)
             if info.state is LogState.TERMINATED or not self._is_following:
                 return False
             await self._store.zk.sleep(GAP_S)

@@ -179,6 +179,12 @@ def test_ledgers_are_simulated_in_place_of_an_ensemble(invoke: Callable[..., Res
     assert first.output == second.output
 
 
+def test_a_focus_of_ledgers_is_a_managed_ledger(invoke: Callable[..., Result]) -> None:
+    done = invoke("--ledgers", "--focus", "logs", "--seed", "12", "--counts")
+    assert done.exit_code == 0
+    assert "LogOpened" in done.output
+
+
 def test_a_run_of_ledgers_is_told_as_json(invoke: Callable[..., Result]) -> None:
     done = invoke("--ledgers", "--seed", "4", "--json")
     told = json.loads(done.output)

@@ -117,6 +117,20 @@ def test_what_is_trimmed_is_said():
     assert LogInfo(ledgers=(CLOSED,)).without(1).trimmed == Position(42, -1)
 
 
+def test_what_is_read_next_is_in_this_ledger_or_in_a_later_one():
+    of = LogInfo(ledgers=(LedgerInfo(id=3, entries=2), LedgerInfo(id=5, entries=1), LedgerInfo(id=8)))
+    found = {after: of.next_after(Position(*after)) for after in ((3, -1), (3, 0), (3, 1), (4, 7), (5, 0), (8, 6))}
+    assert {after: each and (each[0].id, each[1]) for after, each in found.items()} == {
+        (3, -1): (3, 0),
+        (3, 0): (3, 1),
+        (3, 1): (5, 0),
+        (4, 7): (5, 0),
+        (5, 0): (8, 0),
+        (8, 6): (8, 7),
+    }
+    assert of.next_after(Position(9, 0)) is None
+
+
 def test_a_terminated_log_says_where_it_ends():
     ended = LogInfo(ledgers=(CLOSED,)).terminated_here()
     assert ended.state is LogState.TERMINATED

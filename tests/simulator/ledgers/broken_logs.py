@@ -12,13 +12,18 @@ from zab.coordination.operations import ANY_VERSION, Check, Delete, Get
 from zab.coordination.steps import Steps, read
 from zab.ledger.managed import trimming
 from zab.ledger.managed.appends import Appends
+from zab.ledger.managed.cursor_events import CursorFlush
 from zab.ledger.managed.cursor_loading import CursorLoading
 from zab.ledger.managed.cursor_parts import Cursor
-from zab.ledger.managed.cursor_state import decode_cursor
+from zab.ledger.managed.cursor_state import CursorState, decode_cursor
+from zab.ledger.managed.cursors import Cursors
+from zab.ledger.managed.events import Done, LogAppended
+from zab.ledger.managed.log_info import LogInfo, Position
 from zab.ledger.managed.store import Written, read_log, write_log
 from zab.ledger.managed.succession import Succession
 from zab.ledger.managed.trimming import Trims
 from zab.ledger.metadata.paths import ledger_path
+from zab.ledger.store.events import Completed
 from zab.ledger.writer.events import AppendUnknown, NotAppended, Reason
 
 Patch = pytest.MonkeyPatch
@@ -114,3 +119,51 @@ def forget_the_recovered_ledger(patch: Patch) -> None:
         return tuple(each for each in parts(of) if isinstance(each, Check))
 
     patch.setattr(Succession, "_parts_of_ended", checking)
+
+
+def store_what_is_not_consumed(patch: Patch) -> None:
+    """What is acknowledged out of order counts as if everything before it was."""
+
+    def acknowledge(state: CursorState, ledger: int, _first: int, last: int, info: LogInfo) -> bool:
+        return state.mark_delete(Position(ledger, last), info)
+
+    patch.setattr(CursorState, "acknowledge", acknowledge)
+
+
+def flush_without_storing(patch: Patch) -> None:
+    """A flush is answered at once."""
+    ask = Cursors._ask
+
+    def asking(cursors: Cursors, each: Any) -> None:
+        if isinstance(each, CursorFlush):
+            cursors._out.append(Completed(each.token, Done()))
+        else:
+            ask(cursors, each)
+
+    patch.setattr(Cursors, "_ask", asking)
+
+
+def trim_without_cursors(patch: Patch) -> None:
+    """Time and bytes alone decide what is trimmed."""
+    patch.setattr(Cursors, "stored_marks", lambda _cursors: [])
+
+
+def trim_what_is_young(patch: Patch) -> None:
+    """What all cursors have consumed is trimmed at once."""
+    trimmable = trimming.trimmable
+
+    def trimming_young(info: LogInfo, marks: Any, wall_ms: int, *_limits: Any) -> int:
+        return trimmable(info, marks, wall_ms, 0, 0)
+
+    patch.setattr(trimming, "trimmable", trimming_young)
+
+
+def acknowledge_without_bookies(patch: Patch) -> None:
+    """What is held is said to be in the log, although somebody else ends the ledger."""
+
+    def give_up(appends: Appends, reason: Any) -> tuple[Position, ...]:
+        held, appends._held = appends._held, []
+        appends._out.extend(Completed(op.append.token, LogAppended(position)) for position, op in held)
+        return tuple(position for position, _ in held)
+
+    patch.setattr(Appends, "give_up", give_up)

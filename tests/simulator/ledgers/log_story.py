@@ -88,16 +88,7 @@ class LogStory(Story):
             "cursor_ms": 100,
             **(log or {}),
         }
-        self.log_judge = LogJudge(ROOT, LOGS, self.judge)
-        tree = self.cluster.service.tree
-        metadata = tree.before_write
-        assert metadata is not None
-
-        def before_write(session: int, parts: Any) -> None:
-            metadata(session, parts)
-            self.log_judge.before_write(session, parts)
-
-        tree.before_write = before_write
+        self.log_judge = LogJudge(ROOT, LOGS, self.judge, self.cluster.service.tree)
         self.holds: list[CoordinationHold] = []
 
     def owner(self) -> StoryOwner:

@@ -10,8 +10,9 @@ from typing import Any
 
 from tests.simulator.ledgers.log_story import NAME, LogStory, StoryOwner
 from tests.simulator.ledgers.story import is_add, is_fence
-from zab.coordination.operations import Multi, Set
+from zab.coordination.operations import Exists, Multi, Set
 from zab.ledger.managed.cursor_events import CursorAcknowledge, CursorFlush, CursorMark, CursorOpen, CursorOpened
+from zab.ledger.managed.cursor_state import StoredCursor, decode_cursor
 from zab.ledger.managed.events import (
     Done,
     Failed,
@@ -26,9 +27,11 @@ from zab.ledger.managed.events import (
     OwnerState,
 )
 from zab.ledger.managed.log_info import Position, cursor_path, log_path
+from zab.ledger.metadata.paths import ledger_path
 from zab.ledger.reader.events import ReadDone
 from zab.ledger.recovery.events import Recovered
 from zab.ledger.writer.settings import WriterSettings
+from zab.simulator.ledgers.cluster import ROOT
 from zab.simulator.ledgers.log_owner import LOGS
 
 UNWATCHED = {"watches": False}
@@ -259,6 +262,22 @@ def m8_an_owner_trims_while_another_one_claims() -> None:
     assert story.texts() == ["before"]
 
 
+def m8_a_cursor_is_made_while_ledgers_are_trimmed() -> None:
+    """The trim has been decided without the cursor: the cursor begins after it."""
+    story, a, _ = _two_owners(log={**UNWATCHED, "retention_ms": 0, "trim_ms": 1_000_000})
+    path = ledger_path(ROOT, a.ledger)
+    looking = story.hold_writes(a, lambda each: isinstance(each, Exists) and each.path == path)
+    a.call(LogRoll("roll"))
+    story.until(lambda: bool(looking.waiting))
+    a.ask(CursorOpen("open", "c"))
+    story.pass_time(1)
+    looking.release()
+    story.until(lambda: "open" in a.outcomes)
+    assert story.judge.of(a.position("before").ledger).is_deleted
+    assert a.outcomes["open"] == CursorOpened(story.log().first, is_new=True)
+    story.finish()
+
+
 def m9_a_repair_closes_the_ledger_of_an_idle_owner() -> None:
     """Nobody claims: a finds the end of its ledger, and goes on in the next one."""
     story, a, _ = _two_owners()
@@ -293,6 +312,25 @@ def m9_a_repair_closes_a_ledger_with_appends_that_one_bookie_has() -> None:
     assert a.position("x") == Position(old, 1)
     assert a.position("y").ledger > old
     assert story.texts() == ["before", "x", "y"]
+
+
+def m9_an_entry_is_consumed_while_a_repair_ends_its_ledger() -> None:
+    """a's writer has ended, and a does not know where its ledger ends; what is consumed there is stored."""
+    story, a, _ = _two_owners()
+    r, old = story.recoverer(), a.ledger
+    a.call(CursorOpen("open", "c"))
+    waiting = story.hold_writes(a, lambda _operation: True)
+    r.recover(old)
+    story.until(lambda: old in r.ended)
+    a.append("x")
+    story.until(lambda: a.state is OwnerState.ROLLING)
+    a.ask(CursorAcknowledge("c", *a.position("before"), a.position("before").entry), CursorFlush("flush", "c"))
+    waiting.release()
+    story.until(lambda: "flush" in a.outcomes and "x" in a.outcomes)
+    assert a.outcomes["flush"] == Done()
+    assert a.owner is not None
+    assert a.owner.cursors.state("c").covers(a.position("before"))
+    story.finish()
 
 
 def m10_a_claim_after_an_owner_has_found_the_end_of_its_ledger() -> None:
@@ -486,3 +524,30 @@ def _few_bookies() -> tuple[LogStory, StoryOwner, StoryOwner]:
     a.take_over()
     a.write("before")
     return story, a, b
+
+
+def m11_a_cursor_whose_znode_says_more_than_its_ledger() -> None:
+    """a's cursor gets its ledger while more is consumed: the znode that names the ledger has that, too. a ends before
+    the ledger has it; b finds it."""
+    story, a, b = _two_owners(log={"cursor_ms": 600_000})
+    a.write("x", "y")
+    a.call(CursorOpen("open", "c"))
+    holds = [story.hold(a, number, is_add) for number in story.cluster.bookies]
+    a.ask(CursorAcknowledge("c", *a.position("before"), a.position("before").entry))
+    story.until(lambda: sum(len(hold.messages) for hold in holds) == 3)
+    a.ask(CursorAcknowledge("c", *a.position("y"), a.position("y").entry))
+    story.release(*holds)
+    story.until(lambda: _stored(story).ledger >= 0)
+    a.machine.stop(with_power=False)
+    b.take_over()
+    opened = b.call(CursorOpen("open", "c"))
+    assert opened == CursorOpened(a.position("before"), is_new=False)
+    assert b.owner is not None
+    assert [b.owner.cursors.state("c").covers(a.position(text)) for text in ("before", "x", "y")] == [True, False, True]
+    story.finish()
+
+
+def _stored(story: LogStory) -> StoredCursor:
+    data = story.cluster.service.tree.data(cursor_path(LOGS, NAME, "c"))
+    assert data is not None
+    return decode_cursor(data)

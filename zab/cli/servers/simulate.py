@@ -56,6 +56,7 @@ from zab.cli.servers.simulate_brokers import (
     demand_brokers,
 )
 from zab.cli.servers.simulate_ledgers import (
+    LEDGER_FOCUSES,
     LedgerReport,
     LedgerScope,
     demand_ledgers,
@@ -85,7 +86,10 @@ _NAMES: Final = {CRASH: "crash", SAFETY: "safety", LIVENESS: "liveness", UNDECID
 _CODES: Final = {SafetyError: SAFETY, LivenessError: LIVENESS, UndecidedError: UNDECIDED}
 _GC_THRESHOLDS: Final = (50_000, 20, 100)
 """For processes that only run seeds: the objects of a run take a few MiB, and are gone after it."""
-_FOCUS_HELP: Final = f"All runs have this focus: {', '.join(sorted(FOCUSES))}; of brokers {', '.join(BROKER_FOCUSES)}."
+_FOCUS_HELP: Final = (
+    f"All runs have this focus: {', '.join(sorted(FOCUSES))}; of brokers {', '.join(BROKER_FOCUSES)}; of ledgers "
+    f"{', '.join(LEDGER_FOCUSES)}."
+)
 NOTHING: Final = "none"
 """The value of --faults for no faults."""
 _HOUR_SECONDS: Final = 3600

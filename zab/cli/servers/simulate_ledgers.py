@@ -8,10 +8,12 @@ from typing import Any
 
 from zab.cli.exits import fail, library_of
 from zab.simulator.ledgers.report import Report as LedgerReport
+from zab.simulator.ledgers.scope import FOCUSES as LEDGER_FOCUSES
 from zab.simulator.ledgers.scope import Scope as LedgerScope
 from zab.simulator.world.shrinking import Shrunk
 
 __all__ = [
+    "LEDGER_FOCUSES",
     "LedgerReport",
     "LedgerScope",
     "demand_ledgers",
@@ -47,6 +49,7 @@ def ledger_line(report: LedgerReport) -> str:
     """One line about a run that passed."""
     profile, counts = report.profile, report.counts
     clients = profile.writers + profile.recoverers + max(1, profile.readers)
+    clients += 0 if profile.log is None else profile.log.owners + profile.log.readers
     return (
         f"seed {report.seed}: good; {profile.bookies} bookies, {counts['ledgers']} ledgers, {clients} clients, "
         f"{report.virtual_ms / 1000:.1f} s in {report.events_count} events, "

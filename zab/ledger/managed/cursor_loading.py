@@ -141,8 +141,14 @@ class CursorLoading:
         part.inputs.append(ReadRange("last", last, last))
 
     def _took(self, cursor: Cursor, data: bytes) -> None:
+        """The znode may say more than the ledger: it was written after the ledger's first entry."""
+        of_znode, info = cursor.state, self._owner.info
+        assert info is not None
         try:
             cursor.state = decode_cursor(data).state
+            cursor.state.mark_delete(of_znode.mark, info)
+            for ledger, first, last in of_znode.ranges:
+                cursor.state.acknowledge(ledger, first, last, info)
         except InvalidLogError as error:
             cursor.note = f"entry of its ledger {cursor.ledger}: {error}"
         self._is_read(cursor)

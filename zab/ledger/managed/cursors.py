@@ -71,8 +71,10 @@ LEAVE_MS: Final = 5
 class Cursors:
     """`owner`: whose log it is; it says what its list is, and whether appends go on."""
 
-    def __init__(self, owner: CursorsOwner, parts: Parts, out: list[Any]) -> None:
+    def __init__(self, owner: CursorsOwner, parts: Parts, list_handlers: Handlers, out: list[Any]) -> None:
         self._owner = owner
+        self._list_handlers = list_handlers
+        """The handlers of the owner: nothing is trimmed while one of them makes a cursor."""
         self._parts = parts
         self._out = out
         self._cursors: dict[str, Cursor] = {}
@@ -164,7 +166,7 @@ class Cursors:
                 self._out.append(Completed(token, CursorOpened(cursor.state.mark, is_new=False)))
             case CursorOpen():
                 self._under_way.append(each)
-                self._handlers.offer(f"create {each.name} {each.token}", lambda: self._create(each))
+                self._list_handlers.offer(f"create {each.name} {each.token}", lambda: self._create(each))
             case CursorFlush(token) if cursor is not None:
                 if cursor.moves == cursor.stored:
                     self._out.append(Completed(token, Done()))
@@ -388,7 +390,8 @@ class Cursors:
                 self._owner.cursor_is_taken()
             return False
         cursor.ledger = ledger
-        if cursor.sending is not None and ledger == NONE:
+        if ledger == NONE:
+            # The writer may have answered meanwhile.
             cursor.sending = sent
         return True
 

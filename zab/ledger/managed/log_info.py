@@ -202,6 +202,13 @@ class LogInfo:
         """The first ledger whose id is larger; the list may have lost this one."""
         return next((each for each in self.ledgers if each.id > ledger), None)
 
+    def next_after(self, after: Position) -> tuple[LedgerInfo, int] | None:
+        """The ledger, and its first entry, that is read after this position; None: no ledger has more, nor will."""
+        here, first = self.at(after.ledger), after.entry + 1
+        if here is None or (here.entries is not None and first >= here.entries):
+            here, first = self.after(after.ledger), 0
+        return None if here is None else (here, first)
+
     # --------------------------------------------------------------------------------------------------- other values
 
     def claimed(self, owner: str) -> LogInfo:

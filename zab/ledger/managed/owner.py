@@ -148,13 +148,15 @@ class LogOwner:
         self._rolls: list[Hashable] = []
         self._to_end: LogEnded | None = None
         """How it ends, once its parts have had their turn."""
+        self._confirmed = Position(-1, -1)
+        """The last entry that the writer before this one has acknowledged; the list may not have its ledger's end."""
         self._is_told_open = False
         self._held_until: int | None = None
         self._appends = Appends(self.settings, self._out)
         self._parts = Parts(self._out)
         self._handlers = Handlers(lambda why: self._fail(LogReason.COORDINATION, why), self._on_expired)
         self._handlers_part = self._parts.add(self._handlers, None, lambda _token, _outcome: None)
-        self.cursors = Cursors(self, self._parts, self._out)
+        self.cursors = Cursors(self, self._parts, self._handlers, self._out)
         self.offloading = Offloading(self, self._handlers, rng, self._out)
         self._trims = Trims(self, self._handlers, self._out, self.cursors.stored_marks, self.offloading.removed)
         self._handlers.offer("claim", self._claim)
@@ -176,7 +178,7 @@ class LogOwner:
         """The last entry that was acknowledged, by any owner; None: it is not known yet."""
         if self._writing is not None and self._writing.writer.last_confirmed >= 0:
             return Position(self._writing.writer.ledger, self._writing.writer.last_confirmed)
-        return None if self.list.log is None else self.list.info.last
+        return None if self.list.log is None else max(self.list.info.last, self._confirmed)
 
     @property
     def is_over(self) -> bool:
@@ -433,8 +435,7 @@ class LogOwner:
             self._is_told_open = True
             self._out.append(LogOpened(self.epoch, made.ledger))
             self.look_soon()
-        rolls, self._rolls = self._rolls, []
-        self._out.extend(Completed(token, Done()) for token in rolls)
+        self._answer_rolls(Done())
         part.inputs += self._appends.send_waiting()
         self._trims.soon()
         self.offloading.soon()
@@ -477,14 +478,13 @@ class LogOwner:
             if self._writing.writer.last_pushed >= 0:
                 self._end_ledger(Goal.ROLL)
             else:
-                rolls, self._rolls = self._rolls, []
-                self._out.extend(Completed(token, Done()) for token in rolls)
+                self._answer_rolls(Done())
         elif self.is_over or self.state is OwnerState.TERMINATED:
-            self._answer_rolls()
+            self._answer_rolls(self.failed)
 
-    def _answer_rolls(self) -> None:
+    def _answer_rolls(self, outcome: Done | Failed) -> None:
         rolls, self._rolls = self._rolls, []
-        self._out.extend(Completed(token, self.failed) for token in rolls)
+        self._out.extend(Completed(token, outcome) for token in rolls)
 
     def _end_ledger(self, goal: Goal, *, is_draining: bool = True) -> None:
         assert self._writing is not None
@@ -512,6 +512,7 @@ class LogOwner:
         assert self._writing is not None
         writing, self._writing = self._writing, None
         self._parts.remove(writing.part)
+        self._confirmed = Position(writing.writer.ledger, writing.writer.last_confirmed)
         if self.is_over:
             return
         self.trouble = "" if ended.state is WriterState.CLOSED else f"{ended.reason.value} {ended.detail}".rstrip()
@@ -600,7 +601,7 @@ class LogOwner:
         self.state, self.reason, self._goal = OwnerState.TERMINATED, LogReason.TERMINATED, None
         last = self.list.info.last
         self._appends.refuse_all(LogReason.TERMINATED)
-        self._answer_rolls()
+        self._answer_rolls(self.failed)
         calls, self._goal_calls = self._goal_calls, []
         for each in calls:
             if isinstance(each, LogTerminate):
@@ -641,7 +642,7 @@ class LogOwner:
         self.cursors.end()
         unknown = self._appends.give_up(reason)
         self._appends.refuse_all(reason)
-        self._answer_rolls()
+        self._answer_rolls(self.failed)
         self._trims.soon()
         self.offloading.end()
         is_well = self.state in (OwnerState.CLOSED, OwnerState.DELETED)

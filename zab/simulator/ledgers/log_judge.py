@@ -7,12 +7,17 @@ told.
     "G13"       an entry that was appended after another one had been acknowledged comes after it
     epochs      an owner writes lists of its own epoch alone; epochs and ids rise
     "G1"        what was acknowledged is in the list, at its position
+    "fenced"    what an owner is asked to append after a later one has opened the log is never acknowledged
+    "end"       a log that is terminated gets no ledgers, and keeps its end
     cursors     once an owner has opened the log, no earlier one writes the znode of a cursor
 
-The judge of ledgers sees the rest: an entry is in the ledgers once, and what was "definitely not" never is.
+The judge of ledgers sees the rest: an entry is in the ledgers once, and what was "definitely not" never is. What is
+read and consumed is judged by `cursor_judge`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import attrs
 
@@ -21,8 +26,9 @@ from zab.ledger.managed.cursor_state import decode_cursor
 from zab.ledger.managed.log_info import InvalidLogError, LogInfo, LogState, Position, decode_log
 from zab.ledger.managed.sweep import CURSOR_KEY, LOG_KEY
 from zab.ledger.metadata.paths import ledger_of
-from zab.simulator.coordination.znode_tree import Write
+from zab.simulator.coordination.znode_tree import Write, ZnodeTree
 from zab.simulator.ledgers.judge import Judge
+from zab.simulator.ledgers.logs.cursor_judge import CursorJudge
 from zab.simulator.world.verdict import SafetyError, demand
 
 
@@ -36,6 +42,8 @@ class JudgedLog:
     """The owner that has opened it last."""
     last_acknowledged: Position = Position(-1, -1)
     acknowledged: dict[bytes, Position] = attrs.Factory(dict)
+    late: dict[bytes, int] = attrs.Factory(dict)
+    """Payloads whose owner had lost the log when it was asked to append them, and its epoch."""
     since: dict[bytes, Position] = attrs.Factory(dict)
     """For each payload, the last position that was acknowledged when it was appended."""
 
@@ -43,15 +51,33 @@ class JudgedLog:
 class LogJudge:
     """`logs`: the root of the lists."""
 
-    def __init__(self, root: str, logs: str, judge: Judge) -> None:
+    def __init__(
+        self,
+        root: str,
+        logs: str,
+        judge: Judge,
+        tree: ZnodeTree,
+        wall_ms: Callable[[int], int | None] = lambda _session: None,
+    ) -> None:
+        """From now on it looks at all that is written into `tree`. `wall_ms`: the clock of who has this session."""
         self._root = root
         self._logs = logs
         self._judge = judge
+        self._wall_ms = wall_ms
         self.logs: dict[str, JudgedLog] = {}
+        self.cursors = CursorJudge(logs, judge, tree)
+        before = tree.before_write
+
+        def before_write(session: int, parts: tuple[Write, ...]) -> None:
+            if before is not None:
+                before(session, parts)
+            self.before_write(session, parts)
+
+        tree.before_write = before_write
 
     # ------------------------------------------------------------------------------------------------------------ lists
 
-    def before_write(self, _session: int, parts: tuple[Write, ...]) -> None:
+    def before_write(self, session: int, parts: tuple[Write, ...]) -> None:
         """These parts are applied next; the judge of ledgers has seen them."""
         for part in parts:
             parent, _, _ = part.path.rpartition("/")
@@ -61,7 +87,7 @@ class LogJudge:
             if isinstance(part, Create):
                 self.logs[part.path] = JudgedLog(self._parsed(part.data))
             elif isinstance(part, Set):
-                self._judge_change(part.path, self._parsed(part.data), parts)
+                self._judge_change(part.path, self._parsed(part.data), parts, session)
             elif isinstance(part, Delete):
                 demand(not self.logs[part.path].info.ledgers, "G12", f"{part.path} goes, and has ledgers")
                 del self.logs[part.path]
@@ -73,9 +99,16 @@ class LogJudge:
 
     def _judge_cursor(self, parent: str, part: Write) -> None:
         known = self.logs.get(parent.removesuffix("/cursors"))
-        if known is None or not parent.endswith("/cursors") or not isinstance(part, Create | Set):
+        if known is None or not parent.endswith("/cursors"):
             return
-        epoch = decode_cursor(part.data).epoch
+        if not isinstance(part, Create | Set):
+            self.cursors.ends(part.path)
+            return
+        stored = decode_cursor(part.data)
+        if isinstance(part, Create):
+            self.cursors.begins(part.path, stored)
+        self.cursors.stores(part.path, stored)
+        epoch = stored.epoch
         text = f"{part.path} is written by owner {epoch}, and owner {known.opened_epoch} has the log"
         demand(epoch >= known.opened_epoch, "cursors", text)
 
@@ -85,7 +118,7 @@ class LogJudge:
         except InvalidLogError as error:
             raise SafetyError("G11", f"the list is invalid: {error}") from error
 
-    def _judge_change(self, path: str, new: LogInfo, parts: tuple[Write, ...]) -> None:
+    def _judge_change(self, path: str, new: LogInfo, parts: tuple[Write, ...], session: int) -> None:
         known = self.logs[path]
         old = known.info
         is_claim = new.epoch == old.epoch + 1 and new.owner != old.owner
@@ -108,16 +141,25 @@ class LogJudge:
         fresh = kept - {each.id for each in old.ledgers}
         created = {each.path for each in parts if isinstance(each, Create)}
         demand(len(fresh) <= 1 and len(created) == len(fresh), "G12", f"{path} gets {fresh}, and {created} are made")
+        if old.state is LogState.TERMINATED:
+            is_same = not fresh and new.state is not LogState.OPEN and new.terminated == old.terminated
+            demand(is_same, "end", f"{path} was terminated at {old.terminated}, and goes on: {new}")
         known.trimmed_or_empty |= {each.id for each in gone}
         known.info = new
+        self.cursors.lists(path, new)
+        trimmed = [each for each in gone if each.entries]
+        if trimmed and new.state is not LogState.DELETING:
+            self.cursors.trims(path, old, trimmed, self._wall_ms(session))
 
     # ---------------------------------------------------------------------------------------------------------- callers
 
-    def appends(self, path: str, payload: bytes) -> None:
-        """A caller appends this payload."""
+    def appends(self, path: str, payload: bytes, epoch: int) -> None:
+        """A caller appends this payload, by an owner with this epoch; 0: it has none yet."""
         known = self.logs.get(path)
         if known is not None:
             known.since[payload] = known.last_acknowledged
+            if 0 < epoch < known.opened_epoch:
+                known.late[payload] = epoch
 
     def opened(self, path: str, epoch: int) -> None:
         """An owner has taken it over."""
@@ -131,6 +173,9 @@ class LogJudge:
         if known is None:
             return
         before = known.since.get(payload, Position(-1, -1))
+        late = known.late.get(payload)
+        text = f"{position} is acknowledged by owner {late}, which was asked after owner {known.opened_epoch} had it"
+        demand(late is None, "fenced", text)
         demand(before < position, "G13", f"{position} is acknowledged for an append that came after {before}")
         known.acknowledged[payload] = position
         known.last_acknowledged = max(known.last_acknowledged, position)

@@ -12,6 +12,8 @@ from typing import Final
 
 import attrs
 
+from zab.simulator.ledgers.logs.profile import LogProfile
+from zab.simulator.ledgers.logs.profile import draw as draw_log
 from zab.simulator.world.schedule import MS
 
 TICK_US: Final = 100 * MS
@@ -49,6 +51,8 @@ FAULTS: Final[Mapping[str, int]] = {
 """All faults, by their weights."""
 WIPES: Final = 30
 """The weight of lost disks in a run that need not keep its promises."""
+PAUSES: Final = 8
+"""The weight of pauses of clients in a run with a managed ledger."""
 
 
 @attrs.frozen(kw_only=True)
@@ -100,6 +104,8 @@ class Profile:
     """So many processes of auto-recovery."""
     keeps_promises: bool
     """Whether no more disks are lost than promises allow. Otherwise some ledgers can never be closed."""
+    log: LogProfile | None = None
+    """The managed ledger, if there is one."""
     is_merciless: bool = False
 
     @property
@@ -115,6 +121,28 @@ def draw(seed: int, rng: Random) -> Profile:
 def with_bookies(profile: Profile, bookies: int) -> Profile:
     """The profile of the same seed for so many bookies."""
     return _drawn(profile.seed, Random(f"{profile.seed}/profile/{bookies}"), bookies)
+
+
+def with_log(profile: Profile) -> Profile:
+    """The profile of the same seed for a managed ledger, and no other ledgers."""
+    rng = Random(f"{profile.seed}/log/{profile.bookies}")
+    faults = {name: FAULTS[name] for name in profile.faults}
+    return attrs.evolve(
+        profile,
+        log=draw_log(rng),
+        writers=0,
+        recoverers=1,
+        readers=0,
+        fault_ticks=rng.choice((40, 80, 120)),
+        faults={**faults, "pause_client": PAUSES},
+        append_gap_us=rng.choice((20, 80)) * MS,
+        burst=rng.choice((1, 4)),
+        recover_gap_us=rng.choice((2_000, 6_000, 20_000)) * MS,
+        deletes=0.0,
+        keeps_promises=True,
+        # A reader waits for the last entry.
+        explicit_lac_ms=rng.choice((50, 200)),
+    )
 
 
 def _drawn(seed: int, rng: Random, bookies: int | None) -> Profile:

@@ -8,6 +8,7 @@ every ledger has to be closed.
 2. The faults end, and all machines are started. Writers close what they write. Within `RECOVERY_TICKS` every ledger is
    closed, by its writer or by a recoverer. A ledger that lost too many disks to be closed has to be proved so.
    With auto-recovery, no ledger names a bookie that lost its disk after that, unless it lost an entry.
+   A managed ledger comes to its end before (`logs.run`).
 3. Every ledger is read whole. What callers of appends were told is right.
 
 Without mercy phases 2 and 3 are left out: lasting faults are never mended, and only safety is judged.
@@ -30,6 +31,7 @@ from zab.simulator.ledgers.cluster import ROOT, LedgerCluster
 from zab.simulator.ledgers.fault_context import LedgerFaultContext
 from zab.simulator.ledgers.faults import CAUSES
 from zab.simulator.ledgers.judge import lost_entry
+from zab.simulator.ledgers.logs.run import LogRun
 from zab.simulator.ledgers.losses import why_blocked
 from zab.simulator.ledgers.plan import Plan
 from zab.simulator.ledgers.profile import draw
@@ -74,6 +76,8 @@ class Simulation(simulation.Simulation):
         self.recoverers = [self._client(RecovererProcess, kept) for _ in range(self.profile.recoverers)]
         self.readers = [self._client(ReaderProcess, kept) for _ in range(max(1, self.profile.readers))]
         self.replicators = [self._client(ReplicatorProcess, kept) for _ in range(self.profile.replicators)]
+        log = self.profile.log
+        self.logs = None if log is None else LogRun(self.ledgers, log, lambda kind: self._client(kind, kept))
         planned = None if kept is None else kept.faults_of(happened)
         context = LedgerFaultContext(self.ledgers, Random(f"{seed}/faults"))
         self.faults: FaultInjector[LedgerFaultContext] = FaultInjector(
@@ -115,9 +119,13 @@ class Simulation(simulation.Simulation):
         if not profile.is_merciless:
             cluster.trace.say("!", "the faults are over")
             self.faults.end()
+            if self.logs is not None:
+                self.logs.settle(self.until)
             self._close_all()
             self._read_all()
             self.judge.finish()
+            if self.logs is not None:
+                self.logs.finish()
         schedule = cluster.schedule
         return Report(
             profile.seed, cluster.trace.digest, profile, schedule.count, schedule.now // MS, self.judge.counts

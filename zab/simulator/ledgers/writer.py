@@ -5,6 +5,7 @@ fenced, and then asks what became of its entries.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from random import Random
 from typing import Any
 
 import attrs
@@ -33,7 +34,25 @@ from zab.ledger.writer.settings import WriterSettings
 from zab.ledger.writer.writer import LedgerWriter
 from zab.simulator.ledgers.client_process import Hosted, LedgerClient
 from zab.simulator.ledgers.judge import Outcome
+from zab.simulator.ledgers.profile import Profile
 from zab.simulator.world.schedule import MS
+
+
+def writer_settings(profile: Profile, rng: Random) -> WriterSettings:
+    """The settings of one ledger's writer."""
+    timeout_ms = profile.request_timeout_ms
+    return WriterSettings(
+        add_timeout_ms=timeout_ms,
+        quorum_timeout_ms=rng.choice((0, 6 * timeout_ms)),
+        reconnect_ms=rng.choice((0, 200)),
+        coalesce_ms=rng.choice((0, 10)),
+        changes_max=rng.choice((3, 30)),
+        excluded_ms=rng.choice((500, 5_000)),
+        retry_ms=500,
+        explicit_lac_ms=profile.explicit_lac_ms,
+        drain_ms=10 * timeout_ms,
+        pending_entries_max=rng.choice((5, 10_000)),
+    )
 
 
 @attrs.define(eq=False)
@@ -101,23 +120,10 @@ class WriterProcess(LedgerClient):
         else:
             self._create_later()
 
-    def _settings(self) -> WriterSettings:
-        timeout_ms, rng = self.profile.request_timeout_ms, self.plan.rng
-        return WriterSettings(
-            add_timeout_ms=timeout_ms,
-            quorum_timeout_ms=rng.choice((0, 6 * timeout_ms)),
-            reconnect_ms=rng.choice((0, 200)),
-            coalesce_ms=rng.choice((0, 10)),
-            changes_max=rng.choice((3, 30)),
-            excluded_ms=rng.choice((500, 5_000)),
-            retry_ms=500,
-            explicit_lac_ms=self.profile.explicit_lac_ms,
-            drain_ms=10 * timeout_ms,
-            pending_entries_max=rng.choice((5, 10_000)),
-        )
-
     def _write(self, versioned: VersionedMetadata, entries: int) -> None:
-        writer = LedgerWriter(self.root, versioned, self.placement, settings=self._settings())
+        writer = LedgerWriter(
+            self.root, versioned, self.placement, settings=writer_settings(self.profile, self.plan.rng)
+        )
         self._writing = Writing(self.host(writer, self._over), versioned.ledger, entries)
         self.later(self.plan.after(self.profile.append_gap_us), self._append, self._writing)
 

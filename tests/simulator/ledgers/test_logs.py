@@ -1,0 +1,64 @@
+"""Runs with a managed ledger in the simulated world are good, and find what is broken."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from tests.simulator.ledgers import broken_logs as broken
+from zab.cli.servers.simulate import SAFETY, attempt
+from zab.simulator.ledgers.scope import Scope
+from zab.simulator.ledgers.simulation import run
+
+Patch = pytest.MonkeyPatch
+LOGS = Scope(focus="logs")
+SEEDS = 12
+
+VARIANTS: dict[Callable[[Patch], None], tuple[int, str]] = {
+    broken.acknowledge_without_bookies: (14, "G1"),
+    broken.delete_ledgers_before_the_list: (12, "G12"),
+    broken.drop_an_empty_ledger_before_the_list: (40, "G12"),
+    broken.forget_the_recovered_ledger: (40, "G12"),
+    broken.append_again_without_the_end: (43, "outcomes"),
+    broken.leave_cursors_unclaimed: (40, "cursors"),
+    broken.store_what_is_not_consumed: (12, "cursors"),
+    broken.flush_without_storing: (14, "cursors"),
+    broken.trim_without_cursors: (12, "trim"),
+    broken.trim_what_is_young: (13, "trim"),
+}
+"""Each with a seed that finds it, and the rule that it breaks."""
+
+
+@pytest.mark.hunt
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 12, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(100, 130))])
+def test_a_seed_is_good(seed: int) -> None:
+    counts = run(seed, scope=LOGS).counts
+    for what in ("LogOpened", "entries acknowledged", "entries read at cursors", "ledgers read whole"):
+        assert counts[what] > 0, what
+
+
+@pytest.mark.hunt
+@pytest.mark.slow
+@pytest.mark.long
+def test_many_seeds_reach_what_they_are_for() -> None:
+    counts = sum((run(seed, scope=LOGS).counts for seed in range(200, 230)), Counter[str]())
+    outcomes = ("LogAppended", "LogNotAppended", "LogAppendUnknown", "CursorOpened", "Trimmed", "Terminated", "Failed")
+    for what in (*(f"logs: {each}" for each in outcomes), "LedgerRolled", "expired sessions", "entries of logs read"):
+        assert counts[what] > 0, what
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.__name__)
+def test_a_seed_finds_the_broken_owner(variant: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    known, rule = VARIANTS[variant]
+    variant(monkeypatch)
+    if not any(_finds(seed, rule) for seed in (known, *range(SEEDS))):
+        pytest.fail(f"{SEEDS} seeds did not notice")
+
+
+def _finds(seed: int, rule: str) -> bool:
+    failure = attempt(seed, scope=LOGS).failure
+    return failure is not None and failure.code == SAFETY and failure.text.startswith(f"{rule}: ")

@@ -1,0 +1,1 @@
+"""Managed ledgers in runs with ledgers (`--focus logs`): their owners, readers, object store and judges."""
