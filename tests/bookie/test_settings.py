@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from zab.bookie.address import advertised_host, listening_host
 from zab.bookie.config_file import BookieSettingsError, read_settings
+from zab.bookie.configuration import why_not
 from zab.bookie.settings import PlaceSettings, ServiceUri
 from zab.service.failure import ServerFailedError
 
@@ -89,3 +92,10 @@ def test_nobody_but_this_machine_reaches_a_bookie_that_says_nothing(
 def test_an_interface_that_is_not_there() -> None:
     with pytest.raises(ServerFailedError, match=r"there are .*lo"):
         listening_host(PlaceSettings(interface="nowhere0"))
+
+
+def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of `google.protobuf`, the package around it is missing, too."""
+    monkeypatch.delitem(sys.modules, "google.protobuf", raising=False)
+    monkeypatch.setitem(sys.modules, "google", None)
+    assert why_not() == "the libraries of ledgers are missing (google.protobuf): pip install 'zab[ledgers]'"

@@ -130,6 +130,7 @@ def needing(place: Place) -> Iterator[tuple[str, str, Sequence[object]]]:
     yield "broker", "explore", ["--partitions"]
     yield "broker", "broker run", [place.file("server.properties", _properties(place))]
     yield "broker", "ensemble", ["--brokers", "1", "--data", place.directory / "with-broker", "--client-port", _port()]
+    yield "ledgers", "ensemble", ["--bookies", "1", "--data", place.directory / "with-bookie", "--client-port", _port()]
     yield "kafka", "changes", ["--to-topic", "t"]
     yield "ledgers", "doctor", [place.file("bookie.conf", "bookiePort=1\n")]
     yield "ledgers", "changes", ["--to-log", "t"]

@@ -30,10 +30,17 @@ def why_not() -> str | None:
     reason = refusal()
     if reason is not None:
         return reason
-    missing = [name for name in LIBRARIES if importlib.util.find_spec(name) is None]
+    missing = [name for name in LIBRARIES if not _is_installed(name)]
     if missing:
         return f"the libraries of ledgers are missing ({', '.join(missing)}): pip install 'zab[ledgers]'"
     return None
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False  # nor is the package that would contain it
 
 
 def load(path: str) -> BookieSettings:

@@ -308,3 +308,26 @@ def test_the_journal_is_written_as_the_options_say_and_else_as_the_keys_say(tmp_
 
 def _cannot_listen(port: int) -> str:
     return f"cannot listen on 127.0.0.1:{port}: Address already in use"
+
+
+@pytest.mark.parametrize(
+    ("library", "brokers", "bookies", "extra"), [("crc32c", 1, 0, "broker"), ("google", 0, 1, "ledgers")]
+)
+def test_what_brokers_and_bookies_need_is_asked_for_before_anything_is_written(
+    tmp_path: Path, library: str, brokers: int, bookies: int, extra: str
+) -> None:
+    program = f"import sys; sys.modules[{library!r}] = None\n{COMMANDS}"
+    counts = ("--brokers", str(brokers), "--bookies", str(bookies))
+    words = ("ensemble", "--size", "1", "--data", str(tmp_path / "data"), "--client-port", str(client_port(1)))
+    ports = ("--broker-port", str(client_port(1)), "--bookie-port", str(client_port(1)))
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words, *counts, *ports],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert done.stderr.startswith("zab: ")
+    assert done.stderr.endswith(f"pip install 'zab[{extra}]'\n")
+    assert not (tmp_path / "data").exists()

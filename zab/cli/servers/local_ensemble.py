@@ -133,9 +133,7 @@ class LocalEnsemble:
         assert 1 <= size <= SIZE_MAX
         assert 0 <= broker_count <= BROKERS_MAX
         assert 0 <= bookie_count <= BOOKIES_MAX
-        from zab.host.process.refusal import refusal
-
-        reason = refusal()
+        reason = _why_not(broker_count, bookie_count)
         if reason is not None:
             raise EnsembleError(USAGE_ERROR, reason)
         broker_ports = range(broker_port, broker_port + broker_count)
@@ -400,6 +398,22 @@ class LocalEnsemble:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+
+def _why_not(broker_count: int, bookie_count: int) -> str | None:
+    """Why this interpreter, with the libraries that it has, cannot run so many of them; None: it can."""
+    from zab.host.process.refusal import refusal
+
+    reason = refusal()
+    if reason is None and broker_count:
+        from zab.broker.configuration import why_not as why_no_broker
+
+        reason = why_no_broker()
+    if reason is None and bookie_count:
+        from zab.bookie.configuration import why_not as why_no_bookie
+
+        reason = why_no_bookie()
+    return reason
 
 
 def _refuse_in_use(directory: Path, lock_file: str) -> None:
