@@ -16,6 +16,7 @@ from zab.ledgers import (
     LedgerError,
     LedgerStore,
     LogClosedError,
+    LogDamagedError,
     LogFencedError,
     LogSettings,
     LogTerminatedError,
@@ -208,6 +209,19 @@ async def test_ledgers_that_all_cursors_have_consumed_are_trimmed(ensemble) -> N
                 await payloads(store.read_log("orders", Position(first.ledger, -1)))
             assert told.value.first == trimmed.first
             assert await payloads(log.read()) == [b"b"]
+
+
+async def test_a_reader_is_told_of_a_ledger_that_was_deleted_without_its_log(ensemble) -> None:
+    async with stored(ensemble) as (store,):
+        async with store.open_log("orders", create=True) as log:
+            first = await log.append(b"a")
+            await log.roll()
+            await log.append(b"b")
+        await store.delete(first.ledger)
+        for is_following in (False, True):
+            with pytest.raises(LogDamagedError, match=f"ledger {first.ledger} .* read on after {first}"):
+                await payloads(store.read_log("orders", follow=is_following))
+        assert await payloads(store.read_log("orders", first)) == [b"b"]
 
 
 async def test_a_log_is_deleted_with_everything_that_it_has(ensemble) -> None:

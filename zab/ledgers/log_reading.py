@@ -20,7 +20,7 @@ from zab.ledger.managed.store import VersionedLog, read_log
 from zab.ledgers.copies import CopyEntries, CopyReader, open_copy
 from zab.ledgers.driving import Driving
 from zab.ledgers.errors import DigestError, EntryLostError, LacUnknownError, NoSuchLedgerError, ReadUnavailableError
-from zab.ledgers.log_errors import NoSuchLogError, OffloadError, TrimmedError
+from zab.ledgers.log_errors import LogDamagedError, NoSuchLogError, OffloadError, TrimmedError
 from zab.ledgers.parts import Parts
 from zab.ledgers.reading import Entries, LedgerReader
 from zab.ledgers.settings import StoreSettings
@@ -67,11 +67,19 @@ async def _last_confirmed(reader: LedgerReader) -> int:
         return error.at_least
 
 
+def _damaged(name: str, gone: LedgerInfo) -> LogDamagedError:
+    text = f"ledger {gone.id} is in its list, but was deleted by somebody else"
+    if gone.entries is not None:
+        text += f"; its entries are lost, read on after {Position(gone.id, gone.entries - 1)}"
+    return LogDamagedError(text, name)
+
+
 class LogEntries(AsyncIterator[LogEntry]):
     """`async for entry in …`. `after`: the first entry is the one after this position; None: the first that is there.
     `is_following` False: it ends with the last entry that is confirmed when it gets there; else it waits for others,
     until the log is terminated. `known_end`: what the owner knows to be confirmed; others ask bookies, which hear of it
-    a little later. Raises TrimmedError if what is next is gone."""
+    a little later. Raises TrimmedError if what is next is gone, LogDamagedError if its ledger was deleted while the
+    list names it."""
 
     def __init__(
         self,
@@ -135,6 +143,7 @@ class LogEntries(AsyncIterator[LogEntry]):
 
     async def _open(self) -> bool:
         """The ledger that is next. False: nothing more is to be read."""
+        missing: LedgerInfo | None = None
         while True:
             info = await log_info(self._store, self._name)
             after = self._after or info.first
@@ -146,7 +155,11 @@ class LogEntries(AsyncIterator[LogEntry]):
                 here, first = following
                 try:
                     self._reader = await self._open_reader(here)
-                except NoSuchLedgerError:
+                except NoSuchLedgerError as error:
+                    # A log takes a ledger out of its list in the transaction that deletes it.
+                    if here == missing:
+                        raise _damaged(self._name, here) from error
+                    missing = here
                     await self._store.zk.sleep(GAP_S)
                     continue
                 return await self._begin(here.id, first)
