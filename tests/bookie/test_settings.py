@@ -95,7 +95,7 @@ def test_an_interface_that_is_not_there() -> None:
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of `google.protobuf`, the package around it is missing, too."""
+    """Here even the package `google`, which would contain `google.protobuf`, is missing."""
     monkeypatch.delitem(sys.modules, "google.protobuf", raising=False)
     monkeypatch.setitem(sys.modules, "google", None)
     assert why_not() == "the libraries of ledgers are missing (google.protobuf): pip install 'zab[ledgers]'"
