@@ -30,7 +30,7 @@ VARIANTS: dict[Callable[[Patch], None], tuple[int, str]] = {
     broken.mark_what_is_not_flushed: (44, "durability"),
     broken.forget_fences: (4, "durability"),
     broken.list_before_the_snapshot: (24, "collection"),
-    broken.believe_a_stale_list: (1, "collection"),
+    broken.believe_a_stale_list: (6, "collection"),
     broken.let_go_of_any_closed_ledger: (0, "collection"),
 }
 """Each with a seed that finds it, and the rule that it breaks."""
