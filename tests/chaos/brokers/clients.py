@@ -153,8 +153,11 @@ class Sender(Client):
         self.under_way = 0
 
     def live(self) -> None:
+        # A message that times out makes librdkafka take another epoch, under which it sends those that may be written
+        # already once more: an idempotent sender waits as long as it takes.
+        timeout_ms = 0 if self.is_idempotent else 30_000
         producer = Producer(
-            self.options(enable_idempotence=self.is_idempotent, acks="all", linger_ms=2, message_timeout_ms=30_000)
+            self.options(enable_idempotence=self.is_idempotent, acks="all", linger_ms=2, message_timeout_ms=timeout_ms)
         )
         # Of what a former incarnation had under way, nothing more is told.
         number = self.under_way = 0
