@@ -123,6 +123,14 @@ def test_lengths_before_entries(zab: Zab, tmp_path: Path) -> None:
     assert "has 1 of 3 bytes" in zab("append", "--length-prefixed", "--file", path, code=2).err
 
 
+def test_without_auto_recovery_nobody_is_said_to_search_or_copy(zab: Zab, capfd: pytest.CaptureFixture[str]) -> None:
+    said = call(capfd, "-s", zab.hosts, "audit", "run", "--delay", "7")
+    assert (said.code, said.out) == (0, "No process runs auto-recovery: the first one searches; the delay is 7 s\n")
+    said = call(capfd, "-s", zab.hosts, "bookie", "decommission", "b9")
+    assert said.code == 0
+    assert "no process runs auto-recovery: entries are copied once one does" in said.err
+
+
 def test_recovering(zab: Zab) -> None:
     [made] = zab.json("create")
     ledger = made["ledger"]
@@ -146,7 +154,9 @@ def test_a_root_is_formatted(zab: Zab) -> None:
     zab("format", root="/other")
     assert zab("list", root="/other").out == ""
     assert "already" in zab("format", root="/other", code=1).err
-    assert "may be chosen" in zab("create", root="/other", code=1).err
+    assert (
+        "may be chosen -> start more bookies, or ask for a smaller ensemble" in zab("create", root="/other", code=1).err
+    )
     assert len(call_json(zab, "/third")) == 1
 
 

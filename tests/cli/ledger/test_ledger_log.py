@@ -84,6 +84,24 @@ def test_what_is_no_name_or_position_is_refused(zab: Zab, words: tuple[str, ...]
     zab(*words, code=2)
 
 
+def test_a_ledger_of_a_log_is_not_deleted_by_its_id(zab: Zab, lines: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Readers of the log were told of nothing, and waited."""
+    zab("create", "whole")
+    for _ in range(2):
+        zab("append", "whole", "--file", lines)
+    first = zab.json("info", "whole")[0]["ledgers"][0]["ledger"]
+
+    def delete(*words: object) -> Result:
+        return call(capfd, "-s", zab.hosts, "ledger", "delete", first, *words)
+
+    refused = delete()
+    assert refused.code == 1
+    assert f"ledger {first} belongs to log whole: trim or delete that (zab ledger-log), or use --force" in refused.err
+    assert zab("read", "whole").out == "one\ntwo\nthree\n" * 2
+    assert delete("--force").code == 0
+    assert f"ledger {first}" in zab("read", "whole", code=1).err
+
+
 def test_a_log_that_is_not_there(zab: Zab, lines: Path) -> None:
     for words in (("append", "gone", "--file", lines), ("info", "gone"), ("delete", "gone"), ("tail", "gone")):
         assert "no such log" in zab(*words, code=1).err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ from zab.cli.exits import fail
 from zab.cli.json_form import JsonOption, json_line
 from zab.cli.ledger.caller import perform
 from zab.cli.ledger.options import STORE
-from zab.cli.terminal import say
+from zab.cli.terminal import count_of, say
 from zab.coordination.operations import Children
 from zab.coordination.steps import Steps, read
 from zab.ledger.entries.ids import BookieId, is_bookie_id
@@ -25,6 +26,8 @@ from zab.ledger.replication.decommission import (
     count_ledgers,
     decommission,
 )
+from zab.ledger.replication.election import who_is_auditor
+from zab.ledger.replication.switches import is_disabled
 from zab.ledger.store.bookies import RegisteredBookies, node_of, read_bookies
 from zab.ledgers import ROOT, StoreSettings
 from zab.ledgers.store import LedgerStore
@@ -108,7 +111,12 @@ def decommission_command(
 
     async def work(store: LedgerStore) -> None:
         def steps() -> Steps[object]:
-            return (yield from decommission(root, BookieId(bookie), _wall_ms, _progress, pause_ms=1_000))
+            return (yield from decommission(root, BookieId(bookie), _wall_ms, _Progress(), pause_ms=1_000))
+
+        if await store.run(lambda: who_is_auditor(root)) is None:
+            say("no process runs auto-recovery: entries are copied once one does", sys.stderr)
+        elif await store.run(lambda: is_disabled(root)):
+            say("auto-recovery is disabled: entries are copied after zab audit enable", sys.stderr)
 
         match await store.run(steps):
             case Decommissioned(had_cookie):
@@ -121,8 +129,16 @@ def decommission_command(
     perform(context, work)
 
 
-def _progress(named: int) -> None:
-    say(f"{named} ledgers name it")
+class _Progress:
+    """Tells how many ledgers are left, whenever that has changed."""
+
+    def __init__(self) -> None:
+        self._told: int | None = None
+
+    def __call__(self, named: int) -> None:
+        if named != self._told:
+            self._told = named
+            say(f"still on it: {count_of(named, 'ledger')}")
 
 
 def _wall_ms() -> int:

@@ -12,6 +12,7 @@ from zab.cli.ledger.caller import perform
 from zab.cli.ledger.options import STORE
 from zab.cli.terminal import say
 from zab.coordination.steps import Steps
+from zab.ledger.entries.ids import BookieId
 from zab.ledger.metadata.repair_locks import Record
 from zab.ledger.replication.election import who_is_auditor
 from zab.ledger.replication.records import list_locks, list_records
@@ -95,13 +96,17 @@ def run_command(
     async def work(store: LedgerStore) -> None:
         root = store.settings.root
 
-        def steps() -> Steps[int]:
+        def steps() -> Steps[tuple[int, BookieId | None]]:
             before = yield from read_delay(root)
             seconds = (0 if before is None else before.seconds) if delay is None else delay
             yield from write_delay(root, seconds)
-            return seconds
+            return seconds, (yield from who_is_auditor(root))
 
-        say(f"Asked the auditor to search; the delay is {await store.run(steps)} s")
+        seconds, auditor = await store.run(steps)
+        done = "Asked the auditor to search"
+        if auditor is None:
+            done = "No process runs auto-recovery: the first one searches"
+        say(f"{done}; the delay is {seconds} s")
 
     perform(context, work)
 

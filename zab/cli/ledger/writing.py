@@ -40,9 +40,10 @@ from zab.cli.ledger.options import (
     quorums_of,
 )
 from zab.cli.progress import Told, progress
-from zab.cli.terminal import say
+from zab.cli.terminal import in_line, say
+from zab.ledger.managed.sweep import LOG_KEY
 from zab.ledger.writer.settings import ENTRY_BYTES_MAX, WriterSettings
-from zab.ledgers import LedgerWriter, Ticket
+from zab.ledgers import LedgerWriter, NoSuchLedgerError, Ticket
 from zab.ledgers.store import LedgerStore
 from zab.ledgers.tools import reserve, take_reserved
 
@@ -201,15 +202,34 @@ def recover_command(context: typer.Context, ledger: LedgerArgument, json: JsonOp
 def delete_command(
     context: typer.Context,
     ledgers: Annotated[list[int], typer.Argument(metavar="LEDGER…", show_default=False)],
+    force: Annotated[
+        bool, typer.Option("--force", help="Delete also ledgers of a log, which loses their entries.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Delete closed ledgers. Bookies remove the entries later. One that is not there is deleted already."""
+    """Delete closed ledgers. Bookies remove the entries later. One that is not there is deleted already.
+
+    A ledger of a log is deleted only with --force: `zab ledger-log trim` and `delete` keep the log whole.
+    """
     if any(each < 0 for each in ledgers):
         fail("the id of a ledger is not negative", 2)
 
     async def work(store: LedgerStore) -> None:
         for ledger in ledgers:
+            log = None if force else await _log_of(store, ledger)
+            if log is not None:
+                instead = "trim or delete that (zab ledger-log), or use --force"
+                fail(f"ledger {ledger} belongs to log {in_line(log)}: {instead}")
             await store.delete(ledger)
             say(json_line({"ledger": ledger}) if json else f"Deleted ledger {ledger}")
 
     perform(context, work)
+
+
+async def _log_of(store: LedgerStore, ledger: int) -> str | None:
+    """The name of the log that has made this ledger; None if it is of no log, or not there."""
+    try:
+        name = (await store.metadata(ledger)).custom.get(LOG_KEY)
+    except NoSuchLedgerError:
+        return None
+    return None if name is None else name.decode("utf-8", "replace")
