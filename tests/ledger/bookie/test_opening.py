@@ -35,6 +35,7 @@ from zab.ledger.bookie.segment import (
     parse_index,
     segment_path,
 )
+from zab.ledger.bookie.segment_list import pack_list, parse_list
 from zab.ledger.bookie.segments import UnreadableError
 from zab.ledger.bookie.state import pack_state, read_state
 from zab.ledger.entries.ids import NONE
@@ -180,7 +181,7 @@ def test_what_is_before_the_mark_is_not_needed() -> None:
     assert bench.answer(ReadEntry(1, 0)).status is Status.OK
 
 
-@pytest.mark.parametrize("path", ["checkpoint", "state"])
+@pytest.mark.parametrize("path", ["checkpoint", "state", "segments"])
 def test_a_damaged_checkpoint_or_state(path: str) -> None:
     bench = Bench()
     bench.answer(add(1, 0))
@@ -196,6 +197,54 @@ def test_a_damaged_checkpoint_or_state(path: str) -> None:
     disk = restored({name: data for name, data in image.items() if name not in found})
     with pytest.raises(DamagedError):
         open_files(disk, SMALL, IDENTITY)
+
+
+def with_two_segments() -> Bench:
+    bench = Bench()
+    for entry in range(2):
+        bench.answer(add(1, entry))
+        bench.flush()
+    return bench
+
+
+def test_a_segment_that_is_missing_is_no_absence_of_entries() -> None:
+    """Its files were removed, by an operator or by a repair of the file system."""
+    bench = with_two_segments()
+    image = bench.disk.image()
+    entries = sorted(path for path in image if path.startswith("entries/"))
+    assert len(entries) == 2
+    for gone in (entries[:1], entries[1:], entries):
+        disk = restored({path: data for path, data in image.items() if path not in gone})
+        more = ", and 1 more" if len(gone) == 2 else ""
+        with pytest.raises(DamagedError, match=f"{gone[0]} at offset 0: the file is missing{more} -> .* decommission"):
+            open_files(disk, SMALL, IDENTITY)
+
+
+def test_a_segment_that_a_crash_left_out_of_the_list_is_listed_at_the_start() -> None:
+    bench = with_two_segments()
+    data = bench.disk.read("segments")
+    identity, listed = parse_list(data) or (IDENTITY, frozenset())
+    bench.disk.replace("segments", pack_list(identity, sorted(listed)[:1]))
+    bench.restart()
+    assert parse_list(bench.disk.read("segments")) == (IDENTITY, listed)
+    assert [bench.answer(ReadEntry(1, entry)).status for entry in range(2)] == [Status.OK, Status.OK]
+
+
+def test_a_list_that_is_damaged_while_the_bookie_runs_ends_it() -> None:
+    """It would be written again without what it had."""
+    bench = with_two_segments()
+    bench.restart()
+    bench.disk.remove("segments")
+    bench.answer(add(1, 2))
+    bench.flush()
+    assert bench.failure is not None
+    assert "segments is missing or damaged" in bench.failure
+
+
+@pytest.mark.parametrize("data", [b"", b"BSGL", pack_list(IDENTITY, [1])[:-1], pack_list(IDENTITY, [1]) + b"x"])
+def test_what_is_no_list_of_segments(data: bytes) -> None:
+    assert parse_list(data) is None
+    assert parse_list(pack_list(IDENTITY, [7, 1])) == (IDENTITY, {1, 7})
 
 
 def test_an_older_state_than_the_checkpoint_names_will_not_do() -> None:

@@ -1,7 +1,7 @@
 """What does the jobs of a bookie over a `Disk`: segments, states, checkpoints, journals that are not needed any more.
 
 Jobs are done one after the other, in order: so a checkpoint never names what is not durable, and marks only rise. Reads
-may be done at the same time, by other threads.
+may be done at the same time, by other threads. A job that makes or removes segments keeps their list (`segment_list`).
 
 A compaction is many jobs, of a piece each: what comes between them, a flush above all, waits for one piece only.
 
@@ -12,7 +12,8 @@ left cannot be known, and the bookie has to end.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Iterator, Mapping, Sequence
+import errno
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 from zlib import crc32
 
@@ -43,6 +44,7 @@ from zab.ledger.bookie.frames import DIRECTORY as JOURNAL
 from zab.ledger.bookie.frames import PREPARED, journal_path
 from zab.ledger.bookie.segment import DIRECTORY as ENTRIES
 from zab.ledger.bookie.segment import (
+    ForeignFileError,
     LedgerIndex,
     Segment,
     SegmentBuilder,
@@ -50,6 +52,7 @@ from zab.ledger.bookie.segment import (
     parse_index,
     segment_path,
 )
+from zab.ledger.bookie.segment_list import SEGMENT_LIST, pack_list, parse_list
 from zab.ledger.bookie.state import CHECKPOINT, Checkpoint, pack_state, state_path
 from zab.ledger.bookie.state import DIRECTORY as STATES
 
@@ -65,6 +68,8 @@ class EntryFiles:
         self._config = config
         self._identity = identity
         self._mark = (0, 0)
+        self._listed: frozenset[int] | None = None
+        """The segments that the file lists; None: it was not read yet."""
         self._compaction: Generator[int, None, Compacted] | None = None
         """The compaction that is under way."""
 
@@ -89,7 +94,9 @@ class EntryFiles:
         match job:
             case WriteSegment(number, entries, mark):
                 builder = SegmentBuilder(self._identity, number, mark)
-                return SegmentWritten(_whole(self._write(number, builder, _sorted_records(entries, builder))))
+                segment = _whole(self._write(number, builder, _sorted_records(entries, builder)))
+                self.keep_list(self._known() | {number})
+                return SegmentWritten(segment)
             case SaveState(number, ledgers, count, tombstones):
                 data = pack_state(self._identity, number, ledgers, count, tombstones)
                 self._disk.replace(state_path(number), data)
@@ -106,25 +113,32 @@ class EntryFiles:
             case ContinueCompact(number):
                 return self._go_on(number)
             case RemoveSegments(numbers):
+                self.keep_list(self._known().difference(numbers))
                 self._remove(ENTRIES, [segment_path(number) for number in numbers])
                 return SegmentsRemoved(numbers)
 
     def _clean_up(self, job: Job) -> None:
         """Remove what a job that found no room has begun."""
-        path = None
+        paths: tuple[str, ...] = ()
         match job:
             case WriteSegment(number) | Compact(number) | ContinueCompact(number):
-                path = segment_path(number)
+                paths = (segment_path(number), SEGMENT_LIST)
+                if number not in (self._listed or ()):
+                    with contextlib.suppress(OSError):
+                        self._remove(ENTRIES, [segment_path(number)])
+            case RemoveSegments():
+                paths = (SEGMENT_LIST,)
             case SaveState(number):
-                path = state_path(number)
+                paths = (state_path(number),)
             case SaveCheckpoint():
-                path = CHECKPOINT
+                paths = (CHECKPOINT,)
             case PrepareJournal():
-                path = PREPARED
-        if path is not None and self._disk.exists(path + TEMPORARY):
-            with contextlib.suppress(OSError):
-                self._disk.remove(path + TEMPORARY)
-                self._disk.sync_directory(path.rpartition("/")[0])
+                paths = (PREPARED,)
+        for path in paths:
+            if self._disk.exists(path + TEMPORARY):
+                with contextlib.suppress(OSError):
+                    self._disk.remove(path + TEMPORARY)
+                    self._disk.sync_directory(path.rpartition("/")[0])
 
     def _remove(self, directory: str, paths: Sequence[str]) -> None:
         """Remove files that are there, durably."""
@@ -153,6 +167,31 @@ class EntryFiles:
 
     # ------------------------------------------------------------------------------------------------------- segments
 
+    def listed(self) -> frozenset[int] | None:
+        """The segments that are to be there; None: the list is missing or damaged. Raises ForeignFileError, OSError."""
+        if not self._disk.exists(SEGMENT_LIST):
+            return None
+        found = parse_list(self._disk.read(SEGMENT_LIST))
+        if found is not None and found[0] != self._identity:
+            raise ForeignFileError(f"{SEGMENT_LIST} belongs to another bookie or another cluster")
+        return None if found is None else found[1]
+
+    def keep_list(self, numbers: Iterable[int]) -> None:
+        """List these segments, and no others. Raises OSError."""
+        wanted = frozenset(numbers)
+        if wanted != self._known() or not self._disk.exists(SEGMENT_LIST):
+            self._disk.replace(SEGMENT_LIST, pack_list(self._identity, wanted))
+            self._listed = wanted
+
+    def _known(self) -> frozenset[int]:
+        """What is listed. A new bookie has no list, nor a checkpoint."""
+        if self._listed is None:
+            found = self.listed()
+            if found is None and self._disk.exists(CHECKPOINT):
+                raise OSError(errno.EIO, f"{SEGMENT_LIST} is missing or damaged")
+            self._listed = found or frozenset()
+        return self._listed
+
     def _write(self, number: int, builder: SegmentBuilder, records: Iterator[bytes]) -> Generator[int, None, Segment]:
         """Write a segment, durably; the bytes of each piece once it is written."""
         path = segment_path(number)
@@ -178,6 +217,8 @@ class EntryFiles:
         except StopIteration as end:
             self._compaction = None
             compacted: Compacted = end.value
+            if compacted.segment is not None:
+                self.keep_list(self._known() | {number})
             return compacted
 
     def _compact(self, job: Compact) -> Generator[int, None, Compacted]:

@@ -2,7 +2,7 @@
 
     Inspection(files)           reads the cookie and the checkpoint
     .walk_journal()             files, frames and records
-    .walk_segments()            segments and their ledgers; every byte is verified
+    .walk_segments()            their list, segments and their ledgers; every byte is verified
     .walk_states()              ledgers, tombstones
     .leftovers()                what a start removes
     .find(ledger, entry)        every copy of one entry
@@ -43,6 +43,7 @@ from zab.ledger.bookie.ledgers import Ledger
 from zab.ledger.bookie.records import RecordError
 from zab.ledger.bookie.segment import DIRECTORY as ENTRIES
 from zab.ledger.bookie.segment import ForeignFileError, Row, segment_path
+from zab.ledger.bookie.segment_list import SEGMENT_LIST, parse_list
 from zab.ledger.bookie.segment_walk import SegmentEntry, SegmentHead, SegmentReader, Wrong
 from zab.ledger.bookie.state import (
     CHECKPOINT,
@@ -62,6 +63,8 @@ FINDINGS_MAX: Final = 100
 """So many findings are told of one file; one more says that there are more."""
 SMALL_FILE_BYTES_MAX: Final = 1 << 20
 """The cookie and the checkpoint are read as a whole, up to this size."""
+LIST_BYTES_MAX: Final = 1 << 24
+"""The list of segments is read as a whole, up to this size: two million segments."""
 
 
 class Kind(StrEnum):
@@ -284,6 +287,7 @@ class Inspection:
 
     def walk_segments(self, *, entries: bool = True) -> Iterator[SegmentPart]:
         """The segments, each before its ledgers. Without `entries`, entries are not verified. Raises OSError."""
+        yield from self._check_list()
         replaced_by = self.replaced()
         for number in numbers_of(self._files, ENTRIES):
             path = segment_path(number)
@@ -293,6 +297,30 @@ class Inspection:
                 yield Finding(Kind.GONE, path, 0, "it is no longer there")
             if number in replaced_by:
                 yield Finding(Kind.LEFTOVER, path, 0, f"segment {replaced_by[number]:016x} replaces it")
+
+    def _check_list(self) -> Iterator[Finding]:
+        """The list of segments, and those that are listed and not there."""
+        if self.checkpoint is None:
+            return
+        if not self._files.exists(SEGMENT_LIST):
+            yield Finding(Kind.DAMAGE, SEGMENT_LIST, 0, "it is missing")
+            return
+        found = self._listed()
+        if found is None:
+            yield Finding(Kind.DAMAGE, SEGMENT_LIST, 0, "it does not match its checksum")
+            return
+        yield from self._check_identity(SEGMENT_LIST, found[0])
+        missing = found[1].difference(numbers_of(self._files, ENTRIES))
+        # A bookie that runs takes a segment out of the list before it removes the file.
+        again = self._listed() if missing else None
+        gone = sorted(missing if again is None else missing & again[1])
+        for number in gone[:FINDINGS_MAX]:
+            yield Finding(Kind.DAMAGE, segment_path(number), 0, "the file is missing")
+        if len(gone) > FINDINGS_MAX:
+            yield _more(Kind.DAMAGE, segment_path(gone[FINDINGS_MAX]), 0)
+
+    def _listed(self) -> tuple[Identity, frozenset[int]] | None:
+        return parse_list(self._files.read(SEGMENT_LIST, 0, LIST_BYTES_MAX))
 
     def _walk_segment(self, path: str, number: int, is_replaced: bool, *, entries: bool) -> Iterator[SegmentPart]:
         kind, count = Kind.PROBLEM if is_replaced else Kind.SUSPECT, 0

@@ -6,9 +6,10 @@ made of it, before anything is returned**. So what a bookie answers is durable f
 even if there was nothing to replay.
 
 **Damage** is what was durable once and cannot be read: a part of the journal after the mark, the checkpoint, the state
-that it names. Then this raises DamagedError, and the bookie must not run: it would say that it does not have what it
-has acknowledged. A damaged segment only makes what it may hide unreadable; so does one that the disk does not read. A
-checkpoint, state or journal that the disk does not read raises UnreadableFileError: it may be read again later.
+that it names, the list of segments, a file that is listed. Then this raises DamagedError, and the bookie must not run:
+it would say that it does not have what it has acknowledged. A damaged segment only makes what it may hide unreadable;
+so does one that the disk does not read. A checkpoint, state or journal that the disk does not read raises
+UnreadableFileError: it may be read again later.
 
 **Without room** for what is replayed this raises NoRoomError. Nothing is lost, and what was written is removed again:
 else each try would take more of what little room there is.
@@ -22,12 +23,12 @@ It reads and writes a `Disk` directly, since nothing else runs yet. Not here: th
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 import attrs
 
-from datatree.log.disk import Disk
+from datatree.log.disk import Disk, is_full
 from zab.ledger.bookie.config import BookieConfig, Identity
 from zab.ledger.bookie.entry_files import TEMPORARY, EntryFiles, numbers_in
 from zab.ledger.bookie.events import (
@@ -61,6 +62,7 @@ from zab.ledger.bookie.records import (
 )
 from zab.ledger.bookie.segment import DIRECTORY as ENTRIES
 from zab.ledger.bookie.segment import Segment, open_segment, segment_path
+from zab.ledger.bookie.segment_list import SEGMENT_LIST
 from zab.ledger.bookie.state import CHECKPOINT, pack_ledgers, read_checkpoint, read_state, state_path
 from zab.ledger.bookie.state import DIRECTORY as STATES
 from zab.ledger.bookie.write_cache import ENTRY_OVERHEAD_BYTES
@@ -141,10 +143,11 @@ class _Opening:
         """The segments that were made."""
 
     def open(self) -> Opened:
-        if self._disk.exists(CHECKPOINT + TEMPORARY):
-            # Durably, or a later rename could find this one under its name.
-            self._disk.remove(CHECKPOINT + TEMPORARY)
-            self._disk.sync_directory("")
+        for name in (CHECKPOINT, SEGMENT_LIST):
+            if self._disk.exists(name + TEMPORARY):
+                # Durably, or a later rename could find this one under its name.
+                self._disk.remove(name + TEMPORARY)
+                self._disk.sync_directory("")
         for directory in (JOURNAL, ENTRIES, STATES):
             self._clean(directory)
         opened, start = self._read_checkpoint()
@@ -216,9 +219,9 @@ class _Opening:
     # ------------------------------------------------------------------------------------------------------- segments
 
     def _open_segments(self, opened: Opened) -> None:
-        found = {}
-        for number in numbers_in(self._disk, ENTRIES):
-            found[number] = self._open_segment(number)
+        numbers = numbers_in(self._disk, ENTRIES)
+        self._check_list(numbers)
+        found = {number: self._open_segment(number) for number in numbers}
         replaced = {
             number
             for segment in found.values()
@@ -227,6 +230,7 @@ class _Opening:
             if number in found
         }
         if replaced:
+            self._keep_list(found)
             answer = self._do(RemoveSegments(tuple(sorted(replaced))))
             assert isinstance(answer, SegmentsRemoved)
         opened.segments = [segment for number, segment in found.items() if number not in replaced]
@@ -237,6 +241,23 @@ class _Opening:
                     f"segment {segment.number:016x} is damaged -> what is not found in it is answered with an I/O"
                     " error; have its ledgers copied from other bookies"
                 )
+
+    def _check_list(self, there: Collection[int]) -> None:
+        """Every segment that is listed has to be there. The list is made before the first checkpoint."""
+        if not self._disk.exists(CHECKPOINT):
+            return
+        if not self._disk.exists(SEGMENT_LIST):
+            raise DamagedError(SEGMENT_LIST, 0, "it is missing")
+        try:
+            listed = self._files.listed()
+        except OSError as error:
+            raise UnreadableFileError(SEGMENT_LIST, error) from error
+        if listed is None:
+            raise DamagedError(SEGMENT_LIST, 0, "it does not match its checksum")
+        missing = listed.difference(there)
+        if missing:
+            more = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
+            raise DamagedError(segment_path(min(missing)), 0, f"the file is missing{more}")
 
     def _open_segment(self, number: int) -> Segment:
         path = segment_path(number)
@@ -361,6 +382,7 @@ class _Opening:
         for segment in opened.segments:
             segment.bound = highest
         _note_last(opened.table.by_id, opened.segments)
+        self._keep_list(segment.number for segment in opened.segments)
         ledgers, tombstones = list(opened.table), opened.table.tombstones.pack()
         answer = self._do(SaveState(opened.next_state, (pack_ledgers(ledgers),), len(ledgers), tombstones))
         assert isinstance(answer, StateSaved)
@@ -368,6 +390,16 @@ class _Opening:
         assert isinstance(answer, CheckpointSaved)
         opened.next_state += 1
         opened.mark = mark
+
+    def _keep_list(self, numbers: Iterable[int]) -> None:
+        """List every segment; a crash may have left one that is not listed."""
+        try:
+            self._files.keep_list(numbers)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            self._undo()
+            raise NoRoomError(str(error)) from error
 
 
 def _ledger_of(table: LedgerTable, ledger_id: int, key: bytes) -> Ledger | None:
