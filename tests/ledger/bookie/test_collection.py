@@ -22,6 +22,7 @@ from zab.ledger.entries.ids import ID_MAX, NONE
 from zab.ledger.metadata.paths import LONG_FROM, ledger_path
 from zab.ledger.wire.messages import ReadEntry, ReadLac, WriteLac
 from zab.ledger.wire.status import Status
+from zab.simulator.world.disk import PowerLossError
 
 MINE = (*range(10), LONG_FROM + 5)
 
@@ -393,6 +394,35 @@ def test_a_segment_without_live_ledgers_is_removed() -> None:
     compact(bench)
     assert len(bench.bookie.segments) == 0
     assert not [path for path in bench.disk.image() if path.startswith("entries/")]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("live", [9, 0])
+def test_a_power_cut_at_each_operation_of_a_compaction(seed: int, live: int) -> None:
+    """What is listed is there at every moment, with a segment in the place of others or without one."""
+
+    def begun() -> MemberBench:
+        bench = with_dead_ledgers(6)
+        if not live:
+            bench.flush()
+            delete(bench, *sorted({9, *MINE}.difference(range(6))))
+            bench.collect()
+            bench.collect()
+        return bench
+
+    whole = begun()
+    begin = whole.disk.operations
+    compact(whole)
+    for at in range(1, whole.disk.operations - begin + 1):
+        bench = begun()
+        bench.disk.crash_after(at)
+        with pytest.raises(PowerLossError):
+            compact(bench)
+        bench.disk.crash_after(None)
+        bench.crash(1000 * seed + at)
+        assert bench.answer(ReadEntry(9, 1)).status is (Status.OK if live else Status.NO_LEDGER)
+        compact(bench)
+        bench.crash(at)
 
 
 def test_live_records_are_copied_as_they_are_and_the_newer_one_counts() -> None:
