@@ -88,7 +88,7 @@ def s4_a_bookie_whose_disk_was_replaced() -> None:
     read = story.hold(r, 1, is_read)
     r.recover(w.ledger)
     story.until(lambda: bool(read.messages))
-    story.pass_time(500)
+    story.pass_time(2000)
     assert not story.metadata(w.ledger).is_closed
     story.release(read)
     story.until(lambda: w.ledger in r.ended)
