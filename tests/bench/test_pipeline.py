@@ -2,7 +2,9 @@
 
 import pytest
 
-from bench.pipeline import PAGE, SCALE_TARGET, TARGET
+pytest.importorskip("pyarrow")
+
+from bench.pipeline import PAGE, SCALE_TARGET, TARGET  # noqa: E402
 
 
 @pytest.mark.parametrize("target", [TARGET, SCALE_TARGET])
