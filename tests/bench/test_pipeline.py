@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from bench.pipeline import PAGE, SCALE_TARGET, TARGET  # noqa: E402
+from bench.pipeline import PAGE, SCALE_TARGET, TARGET
 
 
 @pytest.mark.parametrize("target", [TARGET, SCALE_TARGET])
