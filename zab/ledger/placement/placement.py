@@ -90,8 +90,8 @@ class Placement:
             raise NotEnoughBookiesError(f"an ensemble of {size} bookies, at most {ENSEMBLE_SIZE_MAX} are possible")
         candidates = self._candidates(exclude, size, now_ms)
         if len(candidates) < size:
-            found = f"{size} bookies are needed, {len(candidates)} may be chosen"
-            raise NotEnoughBookiesError(f"{found} -> start more bookies, or ask for a smaller ensemble")
+            lack = f"{size} bookies are needed, {len(candidates)} may be chosen"
+            raise NotEnoughBookiesError(f"{lack} -> start more bookies, or ask for a smaller ensemble")
         enforced = self.settings.is_enforced
         needed = self._needed(write_quorum)
         if not enforced:
