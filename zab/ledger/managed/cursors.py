@@ -396,8 +396,9 @@ class Cursors:
         return True
 
     def _stored(self, cursor: Cursor) -> None:
-        """What was sent is stored."""
-        assert cursor.sending is not None
+        """What was sent is stored. If nothing is being sent, that was stored in another way, or will be sent again."""
+        if cursor.sending is None:
+            return
         (cursor.stored, cursor.stored_mark), cursor.sending = cursor.sending, None
         cursor.due_ms = self._owner.now_ms + self._owner.settings.cursor_ms
         ready = [token for moves, token in cursor.flushes if moves <= cursor.stored]
