@@ -5,15 +5,18 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from tests.tidy.sources import ROOT
 from zab.testing.kit.ports import CLAIMED_MAX, HOST, PORTS, Claims, free_ports, free_ports_in_a_row
 
-RANGE = PORTS[-200:]
+RANGE = range(PORTS.start - 200, PORTS.start)
+"""Below those that servers of other tests listen on."""
 
 PROGRAM = f"""
 import sys
@@ -22,6 +25,13 @@ claims = Claims(range({RANGE.start}, {RANGE.stop}))
 print(*[claims.draw(1) for _ in range(int(sys.argv[1]))], flush=True)
 sys.stdin.read()
 """
+
+
+@pytest.fixture
+def own_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of claims for this test alone: a claim lasts as long as its process, and other tests draw from RANGE."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
 
 
 @contextmanager
@@ -49,6 +59,7 @@ def drawn_until_none_is_left(claims: Claims) -> list[int]:
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("own_claims")
 def test_processes_draw_different_ports_and_leave_theirs_when_they_end() -> None:
     with another_process(60) as theirs:
         ours = drawn_until_none_is_left(Claims(RANGE))
@@ -59,12 +70,14 @@ def test_processes_draw_different_ports_and_leave_theirs_when_they_end() -> None
     assert theirs & set(drawn_until_none_is_left(Claims(RANGE)))
 
 
+@pytest.mark.usefixtures("own_claims")
 def test_a_port_on_which_somebody_listens_is_not_drawn() -> None:
     claims = Claims(RANGE)
     with socket.create_server((HOST, claims.draw(1))) as listening:
         assert listening.getsockname()[1] not in drawn_until_none_is_left(Claims(RANGE))
 
 
+@pytest.mark.usefixtures("own_claims")
 def test_ports_in_a_row_are_free_at_each_offset_and_nobody_draws_them_again() -> None:
     claims = Claims(RANGE)
     taken = set()
@@ -77,6 +90,7 @@ def test_ports_in_a_row_are_free_at_each_offset_and_nobody_draws_them_again() ->
     assert not taken & set(drawn_until_none_is_left(claims))
 
 
+@pytest.mark.usefixtures("own_claims")
 def test_the_oldest_ports_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zab.testing.kit.ports.CLAIMED_MAX", 10)
     claims = Claims(RANGE)
