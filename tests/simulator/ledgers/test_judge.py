@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from attrs import evolve
 
 from zab.ledger.entries.digests import DigestType
 from zab.ledger.entries.envelope import Digest, Entry
 from zab.ledger.entries.ids import BookieId
+from zab.ledger.managed.sweep import CURSOR_KEY
 from zab.ledger.metadata.ledger_metadata import Fragment, LedgerMetadata
 from zab.simulator.ledgers.judge import Judge, Outcome
 from zab.simulator.world.verdict import SafetyError
@@ -246,6 +248,25 @@ def test_g1_what_was_acknowledged_is_where_its_fragment_moves(judge: Judge) -> N
     judge.changed(LEDGER, before.with_ensemble(1, B[2:5]))
     with breaks("G1"):
         judge.changed(LEDGER, before.with_ensemble(0, B[2:5]))
+
+
+def test_what_a_cursor_stored_is_acknowledged_where_its_next_fragment_begins(judge: Judge) -> None:
+    of_cursor = evolve(metadata(), custom={CURSOR_KEY: b"new"})
+    judge.of(LEDGER).metadata = of_cursor
+    moved = of_cursor.with_ensemble(2, B[1:4])
+    with breaks("G5"):
+        judge.reads(LEDGER, 1, payload(1))
+    judge.changed(LEDGER, moved)
+    judge.reads(LEDGER, 1, payload(1))
+    judge.sends(LEDGER, envelope(2))
+    with breaks("G1"):
+        judge.changed(LEDGER, moved.with_ensemble(3, B[:3]))
+
+
+def test_where_a_fragment_begins_says_nothing_of_appends(judge: Judge) -> None:
+    judge.changed(LEDGER, metadata().with_ensemble(2, B[1:4]))
+    with breaks("G5"):
+        judge.reads(LEDGER, 1, payload(1))
 
 
 def test_repair_a_member_that_takes_the_place_of_another_has_its_entries(judge: Judge) -> None:

@@ -26,6 +26,7 @@ import attrs
 
 from zab.ledger.entries.envelope import Digest, header_of
 from zab.ledger.entries.ids import NONE, BookieId
+from zab.ledger.managed.sweep import CURSOR_KEY
 from zab.ledger.metadata.ledger_metadata import LedgerMetadata
 from zab.ledger.quorums.write_sets import write_set
 from zab.simulator.world.verdict import SafetyError, demand
@@ -234,6 +235,8 @@ class Judge:
             self.counts["ledgers closed"] += 1
             self._judge_end(known)
         elif is_moved:
+            if metadata.is_open and CURSOR_KEY in metadata.custom:
+                self.learns(known, metadata.last_fragment.first - 1)
             self._judge_move(known)
 
     def deleted(self, ledger: int) -> None:
@@ -259,6 +262,12 @@ class Judge:
                 if not new <= known.copies.get(entry, set()):
                     reason = f"{', '.join(sorted(new))} becomes a member of {known.name} without entry {entry}"
                     raise SafetyError("repair", reason)
+
+    def learns(self, known: Ledger, last: int) -> None:
+        """The entries of a cursor's ledger are nobody's append: its writer's LACs and fragments show what it takes as
+        acknowledged."""
+        for entry in range(known.acknowledged + 1, last + 1):
+            self.acknowledged(known.id, entry, known.payloads[entry])
 
     def _judge_move(self, known: Ledger) -> None:
         """The last fragment has other bookies: what was acknowledged stays where it is."""

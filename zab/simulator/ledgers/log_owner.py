@@ -157,7 +157,7 @@ class LogOwnerProcess(LedgerClient):
         """Called when a cursor was opened."""
 
     def _look_at(self, request: object) -> None:
-        """What cursors write is nobody's append: its writer alone knows what is acknowledged."""
+        """Entries of cursors are nobody's append: they are known from what their writer sends."""
         if isinstance(request, AddEntry | WriteLac) and not getattr(request, "is_recovery", False):
             known = self.judge.of(request.ledger)
             if CURSOR_KEY in known.metadata.custom:
@@ -173,5 +173,4 @@ class LogOwnerProcess(LedgerClient):
             if payload not in self.judge.appends:
                 self.judge.appends_to(payload)
                 self.log_judge.cursors.stores_entry(known, payload)
-        for entry in range(known.acknowledged + 1, lac + 1):
-            self.judge.acknowledged(request.ledger, entry, known.payloads[entry])
+        self.judge.learns(known, lac)

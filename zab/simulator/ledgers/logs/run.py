@@ -99,7 +99,7 @@ class LogRun:
                 continue
             if machine is self.owners[0]:
                 owner.go_on_to_the_end()
-            elif done % NUDGE_TICKS == 0:
+            if done % NUDGE_TICKS == 0:
                 owner.nudge()
 
     def _is_settled(self) -> bool:
