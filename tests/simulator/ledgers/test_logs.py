@@ -17,7 +17,6 @@ LOGS = Scope(focus="logs")
 SEEDS = 12
 LONG = range(100, 113)
 MANY = (106, 107, 109, 110, 111)
-"""Good seeds. 108 and 112 are open: docs/explanation/bookkeeper-divergence.md."""
 
 VARIANTS: dict[Callable[[Patch], None], tuple[int, str]] = {
     broken.acknowledge_without_bookies: (14, "G1"),
