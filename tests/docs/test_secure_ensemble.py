@@ -1,4 +1,4 @@
-"""A secure ensemble from nothing, as docs/how-to/secure.md lists its steps: a newcomer's commands and lines, and no
+"""A secure ensemble from scratch, as docs/how-to/secure.md lists its steps: a newcomer's commands and lines, and no
 others.
 
 The members are on 127.0.0.1, 127.0.0.2 and 127.0.0.3, so that each has a host of its own, as on machines of their own.
