@@ -33,7 +33,7 @@ def test_every_row_names_its_files() -> None:
         rows = cells(title)
         assert [row[0] for row in rows] == [str(number) for number in range(1, len(rows) + 1)]
         assert all(len(PATH.findall(row[1])) == 1 for row in rows), title
-    rows = cells("Where each topic is in the code")
+    rows = cells("Where each subject is in the code")
     assert len(rows) > 20
     assert all(PATH.findall(row[2]) for row in rows)
 
