@@ -13,7 +13,7 @@ from tests.host.tls.holders import certificates, holder, member
 from tests.rigs.certificates import Certificates, server_context
 from tests.rigs.login_files import digest_section, private_file
 from zab.broker.configuration import StartRefusedError, hints, load
-from zab.broker.ensemble_access import EnsembleAccess
+from zab.client.access.ensemble_access import EnsembleAccess
 from zab.client.core.hosts import Host
 from zab.partition.settings.broker_config import read_config
 from zab.testing.kit.ports import HOST

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from zab.broker.ensemble_access import DIGEST_LOGIN
+from zab.client.access.ensemble_access import DIGEST_LOGIN
 
 
 def private_file(path: Path, text: str, mode: int = 0o600) -> Path:

@@ -9,20 +9,17 @@ Not here: the directory of the logs and the ports, which a start uses.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from attrs import evolve
 
-from zab.broker.ensemble_access import EnsembleAccess, EnsembleAccessError
 from zab.broker.tls import ListenerTls
-from zab.configuration.fields import settings_of
-from zab.configuration.properties import parse_properties
+from zab.client.access.ensemble_access import EnsembleAccess, EnsembleAccessError
+from zab.host.files.open_passwords import open_passwords
 from zab.host.files.private_file import PrivateFileError, demand_private
 from zab.host.process.refusal import refusal
 from zab.partition.records.libraries import MissingLibraryError, cramjam, crc32c, is_crc_in_hardware
 from zab.partition.settings.broker_config import BrokerConfig, BrokerConfigError, read_config
-from zab.tls.private import why_not_private
 from zab.tls.stores import StoreError
 
 __all__ = ["StartRefusedError", "hints", "load", "why_not"]
@@ -62,22 +59,7 @@ def load(path: str) -> BrokerConfig:
         raise StartRefusedError(f"{path} cannot be read: {error.strerror}") from error
     except (BrokerConfigError, EnsembleAccessError, PrivateFileError, StoreError, UnicodeDecodeError) as error:
         raise StartRefusedError(f"{path}: {error}") from error
-    return evolve(config, warnings=(*config.warnings, *_open_passwords(text, path, status)))
-
-
-def _open_passwords(text: str, path: str, status: os.stat_result) -> Iterator[str]:
-    """Warnings about passwords of stores in a file that is not private."""
-    reason = why_not_private(path, status)
-    if reason is None:
-        return
-    secrets = {setting.key for setting in settings_of(BrokerConfig) if setting.is_secret}
-    for entry in parse_properties(text):
-        if entry.key in secrets and entry.value:
-            elsewhere = f"{entry.key.removesuffix('.password')}.passwordPath".replace("ssl.key.", "ssl.keystore.")
-            yield (
-                f"line {entry.line}: {entry.key}: its value is a password, and {reason}, or have the password in the "
-                f"file of {elsewhere}"
-            )
+    return evolve(config, warnings=(*config.warnings, *open_passwords(BrokerConfig, text, path, status)))
 
 
 def hints(config: BrokerConfig) -> list[str]:

@@ -22,9 +22,9 @@ import attrs
 import trio
 
 from zab.broker.configuration import hints
-from zab.broker.ensemble_access import EnsembleAccess, EnsembleAccessError
 from zab.broker.links import BrokerLinks
 from zab.broker.tls import ListenerTls
+from zab.client.access.ensemble_access import open_access
 from zab.client.coordination import Coordination
 from zab.client.on_trio import Dialler
 from zab.host.files.open_files import OpenFiles
@@ -129,7 +129,7 @@ async def serve(config: BrokerConfig, supervised: Supervised, surroundings: Surr
         closing.callback(loop.close)
         mailbox: Mailbox[Input] = Mailbox(loop.wake)
         tls = _open_tls(config)
-        access = _ensemble_access(config)
+        access = open_access(config.ensemble)
         host = _Host(config, disk, mailbox, tls)
         closing.callback(host.files.close)
         links = BrokerLinks(config, loop, lambda: broker.id)
@@ -240,14 +240,6 @@ def _open_tls(config: BrokerConfig) -> ListenerTls | None:
     try:
         return ListenerTls.of(config)
     except StoreError as error:
-        raise ServerFailedError(CONFIG_ERROR, str(error)) from error
-
-
-def _ensemble_access(config: BrokerConfig) -> EnsembleAccess:
-    """How it comes to the coordination service. Raises ServerFailedError."""
-    try:
-        return EnsembleAccess(config.ensemble)
-    except EnsembleAccessError as error:
         raise ServerFailedError(CONFIG_ERROR, str(error)) from error
 
 

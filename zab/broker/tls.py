@@ -16,7 +16,7 @@ from typing import Final
 import attrs
 
 from zab.configuration.blocks.cipher_suites import of_openssl
-from zab.host.files.watched_file import Reread
+from zab.host.files.watched_file import CERTIFICATES_KEPT, Reread
 from zab.host.journal.journal import Journal
 from zab.host.tls.mutual_tls import MutualTls
 from zab.host.tls.policy import TlsPolicy
@@ -31,7 +31,6 @@ _MODES: Final = {
     ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
 }
 ANY_BROKER: Final = range(1 << 31)
-KEPT: Final = "the certificates cannot be read again -> those before stay"
 
 journal = Journal("broker")
 
@@ -56,7 +55,7 @@ class ListenerTls:
 
     def reread(self) -> Reread:
         """The stores, as files that are looked at again."""
-        return Reread(self._watched, self._take, KEPT)
+        return Reread(self._watched, self._take, CERTIFICATES_KEPT)
 
     def _take(self) -> None:
         journal.info("there are other certificates")
@@ -79,7 +78,7 @@ def link_tls(config: BrokerConfig) -> MutualTls | None:
 
 def reread_of(tls: MutualTls) -> Reread:
     """The stores of the links, as files that are looked at again."""
-    return Reread(tls.watched, tls.take_new, KEPT)
+    return Reread(tls.watched, tls.take_new, CERTIFICATES_KEPT)
 
 
 def _port_tls(settings: ListenerTlsSettings) -> PortTls:

@@ -18,7 +18,7 @@ from functools import partial
 
 import trio
 
-from zab.host.files.watched_file import Reread
+from zab.host.files.watched_file import CERTIFICATES_KEPT, Reread
 from zab.host.journal.journal import Journal
 from zab.host.tls.policy import TlsPolicy
 from zab.member.clients.events import UsersRead
@@ -99,8 +99,7 @@ class Credentials:
             kept = "the users cannot be read again -> those before stay"
             yield Reread(files.users, partial(self._take_users, put), kept)
         if files.stores is not None and config.client_tls.reloads:
-            kept = "the certificates cannot be read again -> those before stay"
-            yield Reread(files.stores, self._take_stores, kept)
+            yield Reread(files.stores, self._take_stores, CERTIFICATES_KEPT)
         if files.quorum_tls is not None and config.quorum_tls.reloads:
             kept = "the certificates of members cannot be used -> those before stay"
             yield Reread(files.quorum_tls.watched, partial(self._take_quorum_stores, put), kept)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from zab.configuration.blocks.ensemble import ZnodeAcl
 from zab.partition.settings.broker_config import BrokerConfigError, read_config
-from zab.partition.settings.ensemble_settings import ZnodeAcl
 
 TLS = "zookeeper.ssl.client.enable=true\n"
 KEY = "zookeeper.ssl.keystore.location=/key.p12\n"

@@ -17,8 +17,8 @@ import trio
 from attrs import evolve
 
 from zab.broker.configuration import StartRefusedError, hints, load
-from zab.broker.ensemble_access import EnsembleAccess
 from zab.client import NoNodeError, Settings, ZabError, connect
+from zab.client.access.ensemble_access import EnsembleAccess
 from zab.configuration.properties import PropertiesError, parse_properties
 from zab.operations import probes
 from zab.operations.registered import read_registered

@@ -23,6 +23,7 @@ from zab.tls.stores import StoreError
 
 LOOK_SECONDS: Final = 2.0
 """How often the files are checked."""
+CERTIFICATES_KEPT: Final = "the certificates cannot be read again -> those before stay"
 
 Content = TypeVar("Content")
 

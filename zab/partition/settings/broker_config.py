@@ -23,7 +23,7 @@ from zab.partition.settings.broker_settings import (
     RequestSettings,
     TransactionSettings,
 )
-from zab.partition.settings.ensemble_settings import EnsembleSettings
+from zab.partition.settings.ensemble_settings import BrokerEnsembleSettings
 from zab.partition.settings.listeners import PLAINTEXT, SASL_SSL, WITH_LOGIN, WITH_TLS, Endpoint, is_loopback
 from zab.partition.settings.login_settings import PLAIN_USERS, SCRAM_MODULE, LoginSettings, plain_users_in
 from zab.partition.settings.tls_settings import ClientAuth, ListenerTlsSettings
@@ -41,7 +41,7 @@ class BrokerConfig:
     """What the file says."""
 
     broker: BrokerSettings = block(BrokerSettings)
-    ensemble: EnsembleSettings = block(EnsembleSettings)
+    ensemble: BrokerEnsembleSettings = block(BrokerEnsembleSettings)
     requests: RequestSettings = block(RequestSettings)
     quotas: QuotaSettings = block(QuotaSettings)
     replication: ReplicationSettings = block(ReplicationSettings)

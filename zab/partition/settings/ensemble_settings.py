@@ -1,140 +1,30 @@
-"""How a broker speaks to the coordination service, under Kafka's keys: TLS, its login, and who may change its znodes.
+"""The ACLs of the znodes of brokers, under Kafka's key `zookeeper.set.acl`.
 
-    why_unusable()          what does not go together
-    acl_of(path)            who may do what at a znode that a broker creates, where `zookeeper.set.acl` is true
-
-Two keys are not Kafka's own, but have the names of properties of the Java that it runs in: the JAAS file with the
-broker's login (`java.security.auth.login.config`), and its section (`zookeeper.sasl.clientconfig`).
-
-Not here: reading the stores (`zab.tls.stores`) and the JAAS file (`zab.broker.ensemble_access`).
+Not here: TLS and the login (`zab.configuration.blocks.ensemble`).
 """
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Final
 
 from attrs import frozen
 
-from zab.configuration.blocks.cipher_suites import cipher_suites, versions_of
-from zab.configuration.blocks.tls import VERSIONS_OF_TLS, versions_of_tls
-from zab.configuration.fields import BOOLEAN, choice, setting, text_of
+from zab.configuration.blocks.ensemble import EnsembleSettings, ZnodeAcl
+from zab.configuration.fields import BOOLEAN, setting
 
-NETTY: Final = "org.apache.zookeeper.ClientCnxnSocketNetty"
-NIO: Final = "org.apache.zookeeper.ClientCnxnSocketNIO"
 SENSITIVE: Final = ("/config/users", "/config/brokers", "/delegation_token/tokens")
 """What only brokers may read: Kafka's `ZkData.SensitiveRootPaths`. The first has what is derived from passwords."""
-_STORE_TYPE: Final = choice(pem="pem", pkcs12="pkcs12", jks="jks", bcfks="bcfks")
-
-
-class ZnodeAcl(StrEnum):
-    """The permissions of a znode of the brokers."""
-
-    OPEN = "every client may do everything"
-    READABLE = "brokers may do everything, and every client may read"
-    PRIVATE = "brokers may do everything, and nobody else anything"
-
-
-def _socket(text: str) -> str:
-    if text not in (NETTY, NIO):
-        raise ValueError(f"{text!r} is neither {NETTY} nor {NIO}")
-    return text
-
-
-def _checks_host(text: str) -> bool:
-    if text.strip().upper() not in ("HTTPS", ""):
-        raise ValueError(f"{text!r} is not HTTPS; an empty value checks no host")
-    return bool(text.strip())
-
-
-def _no_ocsp(text: str) -> bool:
-    if text.lower() != "false":
-        raise ValueError("OCSP is not supported: use zookeeper.ssl.crl.enable")
-    return False
 
 
 @frozen(kw_only=True)
-class EnsembleSettings:
+class BrokerEnsembleSettings(EnsembleSettings):
     """TLS and login at the coordination service, and the ACLs of znodes."""
 
-    tls_enabled: bool = setting(
-        *("zookeeper.ssl.client.enable", False, BOOLEAN, "true/false"),
-        "Whether the broker speaks TLS to the members of zookeeper.connect, whose ports are then those for TLS.",
-    )
-    client_socket: str | None = setting(
-        *("zookeeper.clientCnxnSocket", None, _socket, "class"),
-        "Not needed: the client speaks TLS if zookeeper.ssl.client.enable says so. Java's two classes are known.",
-    )
-    key_store: str | None = setting(
-        *("zookeeper.ssl.keystore.location", None, text_of, "path"),
-        "The key and certificate that members are shown: PEM, PKCS#12 or JKS. Read again when it changes.",
-    )
-    key_store_password: str | None = setting(
-        *("zookeeper.ssl.keystore.password", None, text_of, "text", "As ssl.keystore.password."), secret=True
-    )
-    key_store_password_path: str | None = setting(
-        *("zookeeper.ssl.keystore.passwordPath", None, text_of, "path"), "zab only. As ssl.keystore.passwordPath."
-    )
-    key_store_type: str | None = setting(
-        *("zookeeper.ssl.keystore.type", None, _STORE_TYPE, "PEM/PKCS12/JKS", "As ssl.keystore.type."),
-        shown="by the name",
-    )
-    trust_store: str | None = setting(
-        *("zookeeper.ssl.truststore.location", None, text_of, "path"),
-        "The authorities whose certificates of members are accepted. None: those that this machine trusts.",
-    )
-    trust_store_password: str | None = setting(
-        *("zookeeper.ssl.truststore.password", None, text_of, "text", "As ssl.keystore.password."), secret=True
-    )
-    trust_store_password_path: str | None = setting(
-        *("zookeeper.ssl.truststore.passwordPath", None, text_of, "path"), "zab only. As ssl.keystore.passwordPath."
-    )
-    trust_store_type: str | None = setting(
-        *("zookeeper.ssl.truststore.type", None, _STORE_TYPE, "PEM/PKCS12/JKS", "As ssl.keystore.type."),
-        shown="by the name",
-    )
-    checks_host: bool = setting(
-        *("zookeeper.ssl.endpoint.identification.algorithm", True, _checks_host, "HTTPS"),
-        "A member's certificate has to name the host of zookeeper.connect. Empty: it may name any, so any client with "
-        "a certificate of the authority can pose as a member.",
-        shown="HTTPS",
-    )
-    protocol: frozenset[str] = setting(
-        *("zookeeper.ssl.protocol", VERSIONS_OF_TLS, versions_of_tls, "version"),
-        "The version that is spoken, where zookeeper.ssl.enabled.protocols names none.",
-    )
-    enabled_protocols: frozenset[str] = setting(
-        *("zookeeper.ssl.enabled.protocols", frozenset(), versions_of_tls, "versions"),
-        "The versions that may be spoken.",
-        shown="zookeeper.ssl.protocol",
-    )
-    cipher_suites: tuple[str, ...] = setting(
-        *("zookeeper.ssl.cipher.suites", (), cipher_suites, "suites", "As ssl.cipher.suites."), shown="OpenSSL's"
-    )
-    crl: bool = setting(
-        *("zookeeper.ssl.crl.enable", False, BOOLEAN, "true/false"),
-        "true: the trust store has lists of revoked certificates, and members with one of those are refused.",
-    )
-    ocsp: bool = setting(*("zookeeper.ssl.ocsp.enable", False, _no_ocsp, "false"), "Only false: no authority is asked.")
-    jaas_file: str | None = setting(
-        *("java.security.auth.login.config", None, text_of, "path"),
-        "zab only, with the name of Java's property. A JAAS file with the login of the broker at the coordination "
-        "service, by SASL DIGEST-MD5. Only its owner may read it.",
-    )
-    jaas_section: str = setting(
-        *("zookeeper.sasl.clientconfig", "Client", text_of, "section"),
-        "zab only, with the name of Java's property. The section of that file.",
-    )
     sets_acl: bool = setting(
         *("zookeeper.set.acl", False, BOOLEAN, "true/false"),
         "Whether znodes that brokers create may be changed by brokers only: by those with the same login or the same "
         "subject of a certificate. Others may read them, except for what is derived from passwords.",
     )
-
-    @property
-    def versions(self) -> frozenset[str]:
-        """The versions of TLS that are spoken."""
-        return self.enabled_protocols or self.protocol
 
     def acl_of(self, path: str) -> ZnodeAcl:
         """The permissions of a znode that a broker creates. `path` is without the chroot."""
@@ -145,18 +35,5 @@ class EnsembleSettings:
 
     def why_unusable(self) -> str | None:
         """What is wrong, with its key first; None if nothing."""
-        if not self.tls_enabled and (self.key_store or self.trust_store):
-            name = "keystore" if self.key_store else "truststore"
-            return f"zookeeper.ssl.{name}.location: it has no effect without zookeeper.ssl.client.enable=true"
-        if self.tls_enabled and self.client_socket == NIO:
-            return f"zookeeper.clientCnxnSocket: {NIO} speaks no TLS: remove the line, or write {NETTY}"
-        if self.sets_acl and not (self.jaas_file or self.key_store):
-            return (
-                "zookeeper.set.acl: the broker would be nobody to the coordination service: it needs a login "
-                "(java.security.auth.login.config) or a certificate (zookeeper.ssl.keystore.location)"
-            )
-        spoken = versions_of(self.cipher_suites) if self.cipher_suites else self.versions
-        for version in sorted(spoken ^ self.versions):
-            has = "has no suite of" if version in self.versions else "has suites of, and nobody may speak,"
-            return f"zookeeper.ssl.cipher.suites: it {has} {version}: say so in zookeeper.ssl.enabled.protocols as well"
-        return None
+        nobody = self.why_nobody("zookeeper.set.acl", "broker") if self.sets_acl else None
+        return nobody or super().why_unusable()

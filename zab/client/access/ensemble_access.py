@@ -1,46 +1,50 @@
-"""How a broker comes to the coordination service: over TCP or TLS, with which login, and which ACLs its znodes have.
+"""How a service comes to the coordination service: over TCP or TLS, with which login, and which ACLs its znodes have.
 
     access = EnsembleAccess(settings)       reads the stores and the JAAS file. Raises EnsembleAccessError
+    access = open_access(settings)          the same as a start does it. Raises ServerFailedError
     access.dial                             opens a connection in TLS, with the stores as last read; None: over TCP
     access.reread()                         the stores, as files that are looked at again; None: there are none
+    async with access.rereading(): …        they are looked at again in this block
     access.login                            user and password for SASL; None: nobody logs in
     access.acl(path)                        the ACL of a znode that is created
 
 A key, its password file and the JAAS file have to be private, as other secrets of servers.
 
-Not here: keys of the settings (`zab.partition.settings.ensemble_settings`), the session (`coordination`).
+Not here: keys of the settings (`zab.configuration.blocks.ensemble`), the session (`zab.client.coordination`).
 """
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 import trio
 
-from zab.broker.tls import KEPT
-from zab.client import CREATOR_ALL_ACL, OPEN_ACL, Acl, Permission, SaslLogin
+from zab.client import CREATOR_ALL_ACL, OPEN_ACL, READ_ACL, Acl, SaslLogin
 from zab.client.core.hosts import Host
+from zab.client.nursery import hidden_nursery
 from zab.client.on_trio import Dialler, tcp
 from zab.configuration.blocks.cipher_suites import of_openssl
+from zab.configuration.blocks.ensemble import EnsembleSettings, ZnodeAcl
 from zab.configuration.jaas import FILE_BYTES_MAX, JaasError, LoginModule, parse_jaas
 from zab.host.files.private_file import PrivateFileError, read_private
-from zab.host.files.watched_file import Reread, WatchedFile
+from zab.host.files.watched_file import CERTIFICATES_KEPT, Reread, WatchedFile
 from zab.host.journal.journal import Journal
 from zab.host.tls.tls_stores import NamedStore, NamedStores
-from zab.partition.settings.ensemble_settings import EnsembleSettings, ZnodeAcl
+from zab.service.failure import CONFIG_ERROR, ServerFailedError
 from zab.tls.contexts import context_of_client, limit_versions
 from zab.tls.stores import StoreError
 
 DIGEST_LOGIN: Final = "org.apache.zookeeper.server.auth.DigestLoginModule"
 ACLS: Final[Mapping[ZnodeAcl, Sequence[Acl]]] = {
     ZnodeAcl.OPEN: OPEN_ACL,
-    ZnodeAcl.READABLE: (*CREATOR_ALL_ACL, Acl(Permission.READ, "world", "anyone")),
+    ZnodeAcl.READABLE: (*CREATOR_ALL_ACL, *READ_ACL),
     ZnodeAcl.PRIVATE: CREATOR_ALL_ACL,
 }
 
-journal = Journal("broker")
+journal = Journal("coordination")
 
 
 class EnsembleAccessError(ValueError):
@@ -87,12 +91,30 @@ class EnsembleAccess:
 
     def reread(self) -> Reread | None:
         """The stores, as files that are looked at again."""
-        return None if self._watched is None else Reread(self._watched, self._take, KEPT)
+        return None if self._watched is None else Reread(self._watched, self._take, CERTIFICATES_KEPT)
+
+    @asynccontextmanager
+    async def rereading(self) -> AsyncIterator[None]:
+        """The stores are looked at again in this block, for as long as it lasts."""
+        reread = self.reread()
+        async with hidden_nursery() as nursery:
+            if reread is not None:
+                nursery.start_soon(reread.run)
+            yield
+            nursery.cancel_scope.cancel()
 
     def _take(self) -> None:
         assert self._watched is not None
         journal.info("there are other certificates for the coordination service")
         self._context = self._watched.content
+
+
+def open_access(settings: EnsembleSettings) -> EnsembleAccess:
+    """How a service that starts comes to the coordination service. Raises ServerFailedError."""
+    try:
+        return EnsembleAccess(settings)
+    except EnsembleAccessError as error:
+        raise ServerFailedError(CONFIG_ERROR, str(error)) from error
 
 
 def login_of(settings: EnsembleSettings) -> SaslLogin | None:
