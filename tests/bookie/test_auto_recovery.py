@@ -15,6 +15,7 @@ from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.bookie.auto_recovery import COUNTED, AutoRecoveryService, serve
 from zab.bookie.config_file import read_settings
 from zab.client import connect
+from zab.client.coordination import OpenAccess
 from zab.host.process.run_service import Supervised
 from zab.ledger.entries.ids import BookieId
 from zab.ledgers import open_store
@@ -64,7 +65,7 @@ def test_figures_are_there_before_there_is_a_session() -> None:
     settings = read_settings(text)
     assert settings.replication.is_enabled
     assert settings.replication.worker.open_grace_ms == 7
-    found = {each.name: each.value for each in AutoRecoveryService(settings, BookieId("b1")).figures()}
+    found = {each.name: each.value for each in AutoRecoveryService(settings, BookieId("b1"), OpenAccess()).figures()}
     assert found["zab_auto_recovery_is_auditor"] == 0
     assert found["zab_auto_recovery_copied_entries"] == 0
     assert len(found) == 3 + len(COUNTED)

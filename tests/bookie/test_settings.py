@@ -55,7 +55,6 @@ def test_where_the_metadata_is(text: str, uri: ServiceUri) -> None:
         (f"{LEAST}journalWriteData=false", "journalWriteData"),
         (f"{LEAST}bookieAuthProviderFactoryClass=org.example.Auth", "no logins"),
         (f"{LEAST}tlsKeyStore=/k", "StartTls"),
-        (f"{LEAST}zkEnableSecurity=true", "no login"),
         (f"{LEAST}bookiePort=x", "line 2: bookiePort"),
         (f"{LEAST}diskUsageThreshold=1.5", "from 0 to 1"),
         (f"{LEAST}nettyMaxFrameSizeBytes=1", "line 2: nettyMaxFrameSizeBytes"),

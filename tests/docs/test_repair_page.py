@@ -16,6 +16,7 @@ from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.bookie.auto_recovery import AutoRecoveryService
 from zab.bookie.config_file import read_settings
 from zab.bookie.settings import BookieSettings
+from zab.client.coordination import OpenAccess
 from zab.configuration.fields import settings_of
 from zab.ledger.entries.ids import BookieId
 from zab.testing.bookies import Bookies
@@ -59,5 +60,5 @@ def test_the_page_has_every_key() -> None:
 def test_the_figures_are_those_of_the_page() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "bookie-metrics.md").read_text(encoding="utf-8")
     settings = read_settings("ledgerDirectories=/tmp/nowhere\nautoRecoveryDaemonEnabled=true\n")
-    figures = {each.name for each in AutoRecoveryService(settings, BookieId("b1")).figures()}
+    figures = {each.name for each in AutoRecoveryService(settings, BookieId("b1"), OpenAccess()).figures()}
     assert set(re.findall(r"`(zab_auto_recovery_\w+)`", page)) == figures

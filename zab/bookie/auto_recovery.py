@@ -1,6 +1,6 @@
 """Auto-recovery as a service: beside a bookie in its process (`autoRecoveryDaemonEnabled`), or alone.
 
-    service = AutoRecoveryService(settings, name, dial)
+    service = AutoRecoveryService(settings, name, access)
     await service.run()                         until it is cancelled
     service.figures()                           what it has done since its start, and what it knows now
     await serve(settings, supervised)           alone: `zab bookie autorecovery FILE`
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -20,6 +20,8 @@ import trio
 from zab.bookie.address import advertised_host
 from zab.bookie.settings import BookieSettings
 from zab.client import ZabError, connect
+from zab.client.access.ensemble_access import open_access
+from zab.client.coordination import Access
 from zab.client.on_trio import Dialler
 from zab.host.journal.journal import Journal
 from zab.host.process.run_service import Supervised
@@ -56,8 +58,10 @@ async def serve(settings: BookieSettings, supervised: Supervised) -> None:
     place = settings.place
     name = BookieId(place.bookie_id or f"{advertised_host(place)}:{place.port}")
     journal.info("starts", name=name, metadata=str(settings.metadata.uri))
-    recovery = AutoRecoveryService(settings, name, is_alone=True)
-    with ExitStack() as closing:
+    access = open_access(settings.ensemble)
+    recovery = AutoRecoveryService(settings, name, access, is_alone=True)
+    async with AsyncExitStack() as closing:
+        await closing.enter_async_context(access.rereading())
         http = await _open_http(settings, name, recovery)
         if http is not None:
             closing.callback(http.close)
@@ -84,13 +88,21 @@ class AutoRecoveryService:
     """Audits and repairs in the name of this bookie."""
 
     def __init__(
-        self, settings: BookieSettings, name: BookieId, dial: Dialler | None = None, *, is_alone: bool = False
+        self,
+        settings: BookieSettings,
+        name: BookieId,
+        access: Access,
+        dial: Dialler | None = None,
+        *,
+        is_alone: bool = False,
     ) -> None:
-        """`is_alone`: there is no bookie, whose settings would say whether it is wanted."""
+        """`dial` opens the connections with the coordination service, instead of `access`. `is_alone`: there is no
+        bookie, whose settings would say whether it is wanted."""
         self._is_wanted = is_alone or settings.replication.is_enabled
         self._settings = settings
         self._name = name
-        self._dial = dial
+        self._access = access
+        self._dial = dial or access.dial
         self._recovery: AutoRecovery | None = None
         self._counts: Counter[str] = Counter()
         """What was counted in the sessions that are over."""
@@ -113,10 +125,11 @@ class AutoRecoveryService:
     async def _in_one_session(self) -> None:
         settings, replication = self._settings, self._settings.replication
         uri, timeout_ms = settings.metadata.uri, settings.metadata.session_timeout_ms
+        acl = self._access.acl(uri.root)
         over = trio.Event()
         async with (
-            connect(uri.hosts, session_timeout_ms=timeout_ms, dial=self._dial) as zk,
-            open_store(zk, settings=StoreSettings(root=uri.root)) as store,
+            connect(uri.hosts, session_timeout_ms=timeout_ms, dial=self._dial, sasl=self._access.login) as zk,
+            open_store(zk, settings=StoreSettings(root=uri.root, acl=acl)) as store,
         ):
             self._recovery = AutoRecovery(
                 *(store, self._name, _note, over.set), auditor=replication.auditor, worker=replication.worker

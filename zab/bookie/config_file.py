@@ -24,8 +24,21 @@ class BookieSettingsError(ValueError):
 SYNONYMS: Final[Mapping[str, str]] = {
     "journalDirectory": "journalDirectories",
     "dbStorage_writeCacheMaxSizeMb": "skipListSizeLimit",
+    "zookeeper.client.secure": "zookeeper.ssl.client.enable",
+    "zookeeper.ssl.keyStore.location": "zookeeper.ssl.keystore.location",
+    "zookeeper.ssl.keyStore.password": "zookeeper.ssl.keystore.password",
+    "zookeeper.ssl.keyStore.passwordPath": "zookeeper.ssl.keystore.passwordPath",
+    "zookeeper.ssl.keyStore.type": "zookeeper.ssl.keystore.type",
+    "zookeeper.ssl.trustStore.location": "zookeeper.ssl.truststore.location",
+    "zookeeper.ssl.trustStore.password": "zookeeper.ssl.truststore.password",
+    "zookeeper.ssl.trustStore.passwordPath": "zookeeper.ssl.truststore.passwordPath",
+    "zookeeper.ssl.trustStore.type": "zookeeper.ssl.truststore.type",
+    "zookeeper.ssl.enabledProtocols": "zookeeper.ssl.enabled.protocols",
+    "zookeeper.ssl.ciphersuites": "zookeeper.ssl.cipher.suites",
+    "zookeeper.ssl.crl": "zookeeper.ssl.crl.enable",
 }
-"""Keys that set the same as another one."""
+"""Keys that set the same as another one. Those of `zookeeper.` are properties of Java, with which BookKeeper's bookies
+are told of TLS at the coordination service."""
 IGNORED: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         (
@@ -101,7 +114,6 @@ REFUSED: Final[Mapping[str, tuple[frozenset[str], str]]] = {
         "only forceReadOnlyBookie is kept over a restart",
     ),
     "allowStorageExpansion": (frozenset({"false"}), "there is one directory"),
-    "zkEnableSecurity": (frozenset({"false"}), "a bookie has no login at the coordination service"),
     "useHostNameAsBookieID": (frozenset({"false"}), "say bookieId"),
     "disableServerSocketBind": (frozenset({"false"}), "there is no other way to a bookie"),
     "enableLocalTransport": (frozenset({"false"}), "there is no other way to a bookie than its port"),
@@ -190,4 +202,7 @@ class _Reading:
         ):
             if not is_so:
                 raise BookieSettingsError(f"{key}: only true: what a bookie answers must not be lost with its power")
+        unusable = found.ensemble.why_unusable()
+        if unusable is not None:
+            raise BookieSettingsError(unusable)
         return found

@@ -9,11 +9,16 @@ Not here: the directories and the port, which a start uses.
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 from typing import Final
 
-from zab.bookie.config_file import BookieSettingsError, read_settings
+from attrs import evolve
+
+from zab.bookie.config_file import SYNONYMS, BookieSettingsError, read_settings
 from zab.bookie.settings import BookieSettings
+from zab.client.access.ensemble_access import EnsembleAccess, EnsembleAccessError
+from zab.host.files.open_passwords import open_passwords
 from zab.host.process.refusal import refusal
 
 __all__ = ["StartRefusedError", "load", "why_not"]
@@ -50,8 +55,12 @@ def load(path: str) -> BookieSettings:
     if reason is not None:
         raise StartRefusedError(reason)
     try:
-        return read_settings(Path(path).read_text(encoding="utf-8"))
+        text, status = Path(path).read_text(encoding="utf-8"), os.stat(path)
+        settings = read_settings(text)
+        EnsembleAccess(settings.ensemble)
     except OSError as error:
         raise StartRefusedError(f"{path} cannot be read: {error.strerror}") from error
-    except (BookieSettingsError, UnicodeDecodeError) as error:
+    except (BookieSettingsError, EnsembleAccessError, UnicodeDecodeError) as error:
         raise StartRefusedError(f"{path}: {error}") from error
+    passwords = open_passwords(BookieSettings, text, path, status, SYNONYMS)
+    return evolve(settings, warnings=(*settings.warnings, *passwords))

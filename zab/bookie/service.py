@@ -29,7 +29,8 @@ from zab.bookie.settings import BookieSettings
 from zab.bookie.storage import Directories, Threads, open_directories
 from zab.bookie.turn import BookieTurn, Limits, Ports
 from zab.client import NotConnectedError, Settings, ZabError, connect
-from zab.client.coordination import CONNECT_WAIT_MS, Coordination, OpenAccess, perform_steps
+from zab.client.access.ensemble_access import EnsembleAccess, open_access
+from zab.client.coordination import CONNECT_WAIT_MS, Coordination, perform_steps
 from zab.client.on_trio import Dialler
 from zab.coordination.operations import CoordinationError
 from zab.coordination.steps import Steps
@@ -96,7 +97,7 @@ class Surroundings:
     drops: Callable[[], bool] = _no
     """Whether it ends as when its process is killed: what the disk has not begun to write is lost."""
     dial: Dialler | None = None
-    """Opens the connections with the coordination service, instead of TCP."""
+    """Opens the connections with the coordination service, instead of TCP or TLS."""
 
 
 IN_A_PROCESS: Final = Surroundings()
@@ -104,6 +105,14 @@ IN_A_PROCESS: Final = Surroundings()
 
 async def serve(settings: BookieSettings, supervised: Supervised, surroundings: Surroundings = IN_A_PROCESS) -> None:
     """Run the bookie. Raises ServerFailedError."""
+    access = open_access(settings.ensemble)
+    async with access.rereading():
+        await _serve(settings, supervised, surroundings, access)
+
+
+async def _serve(
+    settings: BookieSettings, supervised: Supervised, surroundings: Surroundings, access: EnsembleAccess
+) -> None:
     for warning in (*settings.warnings, *_open_doors(settings)):
         journal.warning(warning)
     with ExitStack() as closing:
@@ -119,14 +128,14 @@ async def serve(settings: BookieSettings, supervised: Supervised, surroundings: 
         mailbox: Mailbox[Input] = Mailbox(loop.wake)
         sock = await listen((listening_host(settings.place), settings.place.port))
         closing.callback(sock.close)
-        start = _Start(settings, directories, sock.getsockname()[1], surroundings.dial)
+        start = _Start(settings, directories, sock.getsockname()[1], access, surroundings.dial)
         known = await start.known()
         opened = await trio.to_thread.run_sync(start.open, known)
         core = settings.core
         bookie = Bookie(core, opened, now_ms(), start.member(known))
         journal_files = JournalFiles(directories.disk, core, known.identity, opened.mark[0])
         threads = Threads(directories, journal_files, start.entry_files, mailbox, settings.requests.read_threads)
-        coordination = _coordination(settings, mailbox, surroundings.dial)
+        coordination = _coordination(settings, mailbox, access, surroundings.dial)
         clients = _clients(settings, loop)
         ports = Ports(
             clock=SystemClock(),
@@ -144,7 +153,7 @@ async def serve(settings: BookieSettings, supervised: Supervised, surroundings: 
         if settings.space.forced_read_only:
             mailbox.leave(Ordered(read_only=True))
         mailbox.leave(directories.space())
-        recovery = AutoRecoveryService(settings, start.bookie, surroundings.dial)
+        recovery = AutoRecoveryService(settings, start.bookie, access, surroundings.dial)
         http = await _open_http(settings, turn, threads, start.bookie, mailbox, recovery)
         if http is not None:
             closing.callback(http.close)
@@ -174,9 +183,11 @@ async def serve(settings: BookieSettings, supervised: Supervised, surroundings: 
             raise failures[0]
 
 
-def _coordination(settings: BookieSettings, mailbox: Mailbox[Input], dial: Dialler | None) -> Coordination:
+def _coordination(
+    settings: BookieSettings, mailbox: Mailbox[Input], access: EnsembleAccess, dial: Dialler | None
+) -> Coordination:
     metadata = settings.metadata
-    return Coordination(metadata.uri.hosts, metadata.session_timeout_ms, mailbox.put, OpenAccess(), dial, _warn)
+    return Coordination(metadata.uri.hosts, metadata.session_timeout_ms, mailbox.put, access, dial, _warn)
 
 
 def _warn(sentence: str, reason: str) -> None:
@@ -241,10 +252,18 @@ class _Known:
 class _Start:
     """What comes before the first turn."""
 
-    def __init__(self, settings: BookieSettings, directories: Directories, port: int, dial: Dialler | None) -> None:
+    def __init__(
+        self,
+        settings: BookieSettings,
+        directories: Directories,
+        port: int,
+        access: EnsembleAccess,
+        dial: Dialler | None,
+    ) -> None:
         self._settings = settings
         self._directories = directories
-        self._dial = dial
+        self._access = access
+        self._dial = dial or access.dial
         self.host = advertised_host(settings.place)
         self.port = port
         self.bookie = BookieId(settings.place.bookie_id or f"{self.host}:{port}")
@@ -259,10 +278,11 @@ class _Start:
                 async with connect(
                     self._settings.metadata.uri.hosts,
                     dial=self._dial,
+                    sasl=self._access.login,
                     session_timeout_ms=self._settings.metadata.session_timeout_ms,
                     settings=Settings(connect_wait_ms=CONNECT_WAIT_MS),
                 ) as client:
-                    return await perform_steps(client, self._check(), OpenAccess().acl)
+                    return await perform_steps(client, self._check(), self._access.acl)
             except NotConnectedError as error:
                 journal.warning("no server of the coordination service is found", reason=str(error))
             except (CookieError, InvalidMetadataError) as error:

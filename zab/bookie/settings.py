@@ -11,6 +11,7 @@ from typing import Final
 from attrs import frozen
 
 from zab.configuration.blocks.audit import AuditSettings
+from zab.configuration.blocks.ensemble import EnsembleSettings, ZnodeAcl
 from zab.configuration.fields import (
     BOOLEAN,
     INT_MAX,
@@ -141,6 +142,27 @@ class MetadataSettings:
         *("zkTimeout", 10_000, _MS, "ms"),
         "The session timeout: how long after its last contact with the coordination service the bookie counts as dead.",
     )
+
+
+@frozen(kw_only=True)
+class BookieEnsembleSettings(EnsembleSettings):
+    """TLS and login at the coordination service, and the ACLs of znodes."""
+
+    secures_znodes: bool = setting(
+        *("zkEnableSecurity", False, BOOLEAN, "true/false"),
+        "Whether znodes that the bookie and auto-recovery create may be changed only by those with the same login, or "
+        "the same subject of a certificate. Others may read them. Refused without a login and without a certificate.",
+    )
+
+    def acl_of(self, _path: str) -> ZnodeAcl:
+        """The permissions of a znode that a bookie creates: the same for all."""
+        return ZnodeAcl.READABLE if self.secures_znodes else ZnodeAcl.OPEN
+
+    def why_unusable(self) -> str | None:
+        """What is wrong, with its key first; None if nothing."""
+        return super().why_unusable() or (
+            self.why_nobody("zkEnableSecurity", "bookie") if self.secures_znodes else None
+        )
 
 
 @frozen(kw_only=True)
@@ -360,6 +382,7 @@ class BookieSettings:
 
     place: PlaceSettings = block(PlaceSettings)
     metadata: MetadataSettings = block(MetadataSettings)
+    ensemble: BookieEnsembleSettings = block(BookieEnsembleSettings)
     requests: RequestSettings = block(RequestSettings)
     storage: StorageSettings = block(StorageSettings)
     space: SpaceSettings = block(SpaceSettings)

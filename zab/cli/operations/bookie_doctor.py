@@ -19,6 +19,7 @@ from zab.bookie.address import advertised_host, is_loopback
 from zab.bookie.configuration import StartRefusedError, load
 from zab.bookie.settings import BookieSettings
 from zab.client import Client, Settings, ZabError, connect
+from zab.client.access.ensemble_access import EnsembleAccess
 from zab.client.core.hosts import parse_hosts
 from zab.coordination.operations import CoordinationError
 from zab.ledger.bookie.cookie_check import COOKIE_FILE, CookieError, parse_local_cookie
@@ -80,7 +81,9 @@ async def _metadata_of(settings: BookieSettings, bookie: str, seconds: float) ->
     uri = settings.metadata.uri
     with trio.move_on_after(seconds):
         try:
-            async with connect(uri.hosts, settings=Settings(connect_wait_ms=int(seconds * 1000))) as zk:
+            access = EnsembleAccess(settings.ensemble)
+            patience = Settings(connect_wait_ms=int(seconds * 1000))
+            async with connect(uri.hosts, dial=access.dial, sasl=access.login, settings=patience) as zk:
                 instance = await _data(zk, f"{uri.root}/{INSTANCE_ID}")
                 if instance is None:
                     return f"there is no {uri.root}/{INSTANCE_ID} at {uri.hosts}: zab ledger format makes it"
