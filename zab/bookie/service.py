@@ -105,6 +105,8 @@ IN_A_PROCESS: Final = Surroundings()
 
 async def serve(settings: BookieSettings, supervised: Supervised, surroundings: Surroundings = IN_A_PROCESS) -> None:
     """Run the bookie. Raises ServerFailedError."""
+    for warning in (*settings.warnings, *_open_doors(settings)):
+        journal.warning(warning)
     access = open_access(settings.ensemble)
     async with access.rereading():
         await _serve(settings, supervised, surroundings, access)
@@ -113,8 +115,6 @@ async def serve(settings: BookieSettings, supervised: Supervised, surroundings: 
 async def _serve(
     settings: BookieSettings, supervised: Supervised, surroundings: Surroundings, access: EnsembleAccess
 ) -> None:
-    for warning in (*settings.warnings, *_open_doors(settings)):
-        journal.warning(warning)
     with ExitStack() as closing:
         directories = await trio.to_thread.run_sync(open_directories, settings)
         closing.callback(directories.close)

@@ -40,6 +40,7 @@ __all__ = [
     "ReadOnlyOption",
     "SaslPasswordFileOption",
     "SaslUserOption",
+    "SecureLedgersOption",
     "SessionTimeoutOption",
     "TlsOption",
     "WaitOption",
@@ -55,7 +56,7 @@ _NAMED: Final = "zab.named"
 _PROFILE: Final = "zab.profile"
 _SECURITY: Final = "TLS and login"
 _BROKERS: Final = "Brokers"
-_ROOMS: Final = ("znodes", "operations", "brokers")
+_ROOMS: Final = ("znodes", "operations", "brokers", "bookies", "ledger")
 """The packages of the commands that talk to servers."""
 
 
@@ -162,6 +163,7 @@ def connection_of(context: typer.Context) -> ConnectionOptions:
         sasl_user=user,
         sasl_password_file=password_file,
         sasl_password=password,
+        secure_ledgers=values["secure_ledgers"],
         bootstrap=values["bootstrap"],
         client_config=values["client_config"],
     )
@@ -291,6 +293,15 @@ SaslPasswordFileOption: TypeAlias = Annotated[
         envvar="ZAB_SASL_PASSWORD_FILE",
         rich_help_panel=_SECURITY,
         help="The password of that user, one line.",
+    ),
+]
+SecureLedgersOption: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--secure-ledgers/--open-ledgers",
+        envvar="ZAB_SECURE_LEDGERS",
+        rich_help_panel=_SECURITY,
+        help="Ledger commands make znodes that others read and only this login changes.",
     ),
 ]
 BootstrapOption: TypeAlias = Annotated[

@@ -59,13 +59,14 @@ from zab.ledgers.log_reading import LogEntries, LogEntry
 from zab.ledgers.logged_changes import LoggedChanges
 from zab.ledgers.logs import LogCursor, LogTicket, ManagedLog
 from zab.ledgers.reading import Entries, LedgerReader
-from zab.ledgers.settings import ROOT, Protocol, StoreSettings
+from zab.ledgers.settings import ROOT, SECURED_ACL, Protocol, StoreSettings
 from zab.ledgers.store import LedgerInfo, LedgerStore
 from zab.ledgers.trio_store import open_store
 from zab.ledgers.writing import LedgerWriter, Ticket
 
 __all__ = [
     "ROOT",
+    "SECURED_ACL",
     "AppendUnknownError",
     "BackpressureError",
     "BadPasswordError",

@@ -9,7 +9,7 @@ from typing import Any, Final
 from attrs import evolve, field, frozen
 from attrs.validators import ge, instance_of
 
-from zab.client import OPEN_ACL, Acl
+from zab.client import CREATOR_ALL_ACL, OPEN_ACL, READ_ACL, Acl
 from zab.ledger.managed.log_info import LOGS_ROOT
 from zab.ledger.placement.placement import PlacementSettings
 from zab.ledger.reader.events import ReaderSettings
@@ -20,6 +20,9 @@ from zab.ledger.writer.settings import WriterSettings
 
 ROOT: Final = "/ledgers"
 """Where BookKeeper keeps the metadata of ledgers, unless it is told otherwise."""
+SECURED_ACL: Final = (*CREATOR_ALL_ACL, *READ_ACL)
+"""The ACL of BookKeeper's znodes with `zkEnableSecurity`: the creator of one may change it, and everybody may read it.
+The client needs a login, or a certificate that the members check."""
 
 
 class Protocol(Enum):
@@ -43,7 +46,7 @@ class StoreSettings:
     """The znode that all managed ledgers are below."""
     protocol: Protocol = field(default=Protocol.V2, converter=Protocol)
     acl: Sequence[Acl] = OPEN_ACL
-    """The ACL of the znodes that this client creates."""
+    """The ACL of the znodes that this client creates; `SECURED_ACL` is that of BookKeeper's `zkEnableSecurity`."""
     writer: WriterSettings = WriterSettings()
     reader: ReaderSettings = ReaderSettings()
     recovery: RecoverySettings = RecoverySettings()

@@ -6,7 +6,7 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +38,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def told(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
-    """What `zab WORDS ls /` would tell the client."""
+    """What `zab WORDS ls /`, or another command, would tell the client."""
 
-    def call(*words: object) -> dict[str, Any]:
+    def call(*words: object, command: Sequence[str] = ("ls", "/")) -> dict[str, Any]:
         seen: dict[str, Any] = {}
 
         def connect(hosts: str, **settings: Any) -> Any:
@@ -48,7 +48,7 @@ def told(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, A
             raise ZabError("enough")
 
         monkeypatch.setattr("zab.cli.znodes.opening.connect", connect)
-        assert run(*words, "ls", "/") == 1, run.err
+        assert run(*words, *command) == 1, run.err
         assert run.err.endswith("zab: enough\n")
         return seen
 
@@ -78,6 +78,16 @@ def test_options_say_how_servers_prove_their_names(told: Callable[..., dict[str,
     expected = Tls(trust_store="a.pem", key_store="k.pem", password_file="p", check_host=False)
     assert told("--tls", *options)["tls"] == expected
     assert told("--no-tls", *options)["tls"] is None
+
+
+@pytest.mark.parametrize("command", ["ledger list", "ledger-log list", "bookie list", "audit status"])
+def test_commands_beside_those_for_znodes_have_profiles_too(
+    told: Callable[..., dict[str, Any]], home: Path, command: str
+) -> None:
+    default(home, 'hosts = "file:1"\nca = "ca.pem"\nsasl-user = "alice"\nsasl-password = "x"\nsecure-ledgers = true\n')
+    found = told(command=command.split())
+    assert (found["hosts"], found["tls"]) == ("file:1", Tls(trust_store=str(home.parent / "ca.pem")))
+    assert found["sasl"] == SaslLogin("alice", "x")
 
 
 VARIABLES = [

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 import typer
+from attrs import evolve
 
 from zab.cli.exits import REFUSED, UNREACHABLE, fail
 from zab.cli.ledger.options import STORE
@@ -17,6 +18,7 @@ from zab.cli.znodes.caller import Caller
 from zab.cli.znodes.caller import perform as perform_on_znodes
 from zab.client import Client
 from zab.ledgers import (
+    SECURED_ACL,
     AppendUnknownError,
     LedgerError,
     LedgerFencedError,
@@ -32,10 +34,12 @@ _UNKNOWN: Final = (AppendUnknownError, LedgerFencedError, MetadataUnavailableErr
 
 def perform(context: typer.Context, work: Callable[[LedgerStore], Awaitable[None]], *, has_root: bool = True) -> None:
     """Run the work on a store with the settings of the command line."""
-    settings: StoreSettings = context.meta[STORE]
     failures: list[LedgerError] = []
 
-    async def on_store(zk: Client, _caller: Caller) -> None:
+    async def on_store(zk: Client, caller: Caller) -> None:
+        settings: StoreSettings = context.meta[STORE]
+        if caller.options.secure_ledgers:
+            settings = evolve(settings, acl=SECURED_ACL)
         try:
             async with open_store(zk, settings=settings, has_root=has_root) as store:
                 await work(store)

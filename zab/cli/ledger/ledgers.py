@@ -45,7 +45,7 @@ def format_command(context: typer.Context, json: JsonOption = False) -> None:
         root = store.settings.root
         parent = root.rpartition("/")[0]
         if parent:
-            await store.zk.ensure_path(parent)
+            await store.zk.ensure_path(parent, store.settings.acl)
         if not await store.format(instance):
             fail(f"there are ledgers below {root} already")
         say(json_line({"root": root, "instance": instance}) if json else f"Formatted {root}, instance {instance}")
