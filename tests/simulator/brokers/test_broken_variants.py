@@ -95,7 +95,7 @@ VARIANTS: dict[Callable[[Patch], None], tuple[Callable[[], None], str]] = {
 OF_WORKLOADS: dict[Callable[[Patch], None], tuple[str, int, int, str]] = {
     workloads.forget_what_was_committed_before: (GROUPS, 1, 0, "committed offsets"),
     workloads.load_to_the_high_watermark: (GROUPS, 1, 3, "committed offsets"),
-    workloads.let_a_replaced_static_member_go_on: (GROUPS, 1, 17, "static members are fenced"),
+    workloads.let_a_replaced_static_member_go_on: (GROUPS, 1, 33, "static members are fenced"),
     workloads.serve_open_transactions: (TRANSACTIONS, 1, 0, "aborted is never seen"),
     workloads.list_no_aborted_transactions: (TRANSACTIONS, 1, 0, "aborted is never seen"),
     workloads.answer_before_the_decision: (TRANSACTIONS, 1, 4, "commits count"),

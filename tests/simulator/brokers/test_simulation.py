@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.mark.hunt
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.long), *range(1, SEEDS)])
 def test_a_seed_is_good(seed: int) -> None:
     report = run(seed)
     assert report.counts["partitions read whole"] > 0

@@ -19,7 +19,7 @@ from zab.simulator.ensemble.simulation import run
 from zab.simulator.world.verdict import SafetyError
 
 SEEDS = 300
-FEW_SEEDS = 10
+FEW_SEEDS = 30
 MERCILESS_SEEDS = 4
 
 REACHED = (
@@ -137,6 +137,7 @@ def test_a_few_seeds_are_good() -> None:
 
 @pytest.mark.hunt
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_few_hundred_seeds_are_good_and_reach_what_they_are_for() -> None:
     reached: Counter[str] = Counter()
     failures = run_block(range(SEEDS), 2, keep_going=False, reached=reached)

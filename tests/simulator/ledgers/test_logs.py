@@ -24,7 +24,7 @@ VARIANTS: dict[Callable[[Patch], None], tuple[int, str]] = {
     broken.drop_an_empty_ledger_before_the_list: (40, "G12"),
     broken.forget_the_recovered_ledger: (40, "G12"),
     broken.append_again_without_the_end: (43, "outcomes"),
-    broken.leave_cursors_unclaimed: (40, "cursors"),
+    broken.leave_cursors_unclaimed: (44, "cursors"),
     broken.store_what_is_not_consumed: (12, "cursors"),
     broken.flush_without_storing: (14, "cursors"),
     broken.trim_without_cursors: (12, "trim"),

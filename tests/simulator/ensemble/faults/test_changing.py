@@ -58,7 +58,8 @@ def decide_by_the_new_one_alone(patch: Patch) -> None:
     patch.setattr(Memberships, "_quorum", quorum)
 
 
-VARIANTS: tuple[Variant, ...] = (decide_by_the_old_one_alone, decide_by_the_new_one_alone)
+VARIANTS: dict[Variant, int] = {decide_by_the_old_one_alone: 8, decide_by_the_new_one_alone: 46}
+"""Each with a seed that noticed."""
 
 
 @pytest.mark.hunt
@@ -66,4 +67,4 @@ VARIANTS: tuple[Variant, ...] = (decide_by_the_old_one_alone, decide_by_the_new_
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.__name__)
 def test_a_seed_finds_the_rule_that_is_off(variant: Variant, monkeypatch: Patch) -> None:
     variant(monkeypatch)
-    some_seed_notices(lambda seed: Simulation(seed).run(), range(SEEDS))
+    some_seed_notices(lambda seed: Simulation(seed).run(), (VARIANTS[variant], *range(SEEDS)))
