@@ -338,10 +338,14 @@ def test_an_end_of_a_process_is_an_object(tmp_path: Path, kind: str, who: str) -
     one = {"member": ensemble.members, "broker": ensemble.brokers, "bookie": ensemble.bookies}[who][0]
     one.process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"], stdin=subprocess.PIPE)
     said: list[Any] = []
-    trio.run(ensemble._report_end, one, lambda _text, fields: said.append(fields))
+    trio.run(ensemble._report_end, one, lambda *told: said.append(told))
     one.process.stdin.close()
-    assert list(said[0]) == table("Lines of `zab ensemble`")[kind]
-    assert (said[0]["type"], said[0][who], said[0]["exit_code"]) == (kind, 1, 3)
+    [(text, fields)] = said
+    assert list(fields) == table("Lines of `zab ensemble`")[kind]
+    assert (fields["type"], fields[who], fields["exit_code"]) == (kind, 1, 3)
+    again = {"member": "server", "broker": "broker run", "bookie": "bookie run"}[who]
+    assert text.startswith(f"{who} 1 ended with exit code 3, see {one.log_path}; ")
+    assert text.endswith(f"; zab {again} {one.config_path} starts it again")
 
 
 def normal(text: str) -> str:

@@ -384,6 +384,7 @@ def test_the_feed_of_changes(backend: OnFace, hosts: str) -> None:
 class Heard(Observer):
     def __init__(self) -> None:
         self.states: list[State] = []
+        self.begun: list[str] = []
         self.requests: list[tuple[str, str | None]] = []
         self.lost: list[str] = []
 
@@ -392,6 +393,9 @@ class Heard(Observer):
 
     def server_lost(self, host: str, reason: str) -> None:
         self.lost.append(reason)
+
+    def request_begun(self, name: str) -> None:
+        self.begun.append(name)
 
     def request_ended(self, name: str, seconds: float, error: ZabError | None) -> None:
         assert seconds >= 0
@@ -408,6 +412,7 @@ def test_an_observer_hears_of_requests_and_states(backend: OnFace, hosts: str) -
             await zk.get("/none")
 
     backend.run(hosts, body, observer=heard)
+    assert heard.begun == ["create2", "getData"]
     assert heard.requests == [("create2", None), ("getData", "NoNodeError")]
     assert heard.states == [State.CONNECTED, State.CLOSED]
 

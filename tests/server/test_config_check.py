@@ -305,7 +305,7 @@ def test_the_command_starts_and_writes_nothing(tmp_path: Path, run: Run) -> None
     assert run("server", "--check", path) == 0
     assert run.out.splitlines() == [
         f"warning: {path}:2: initLimitt: the key is unknown and has no effect. Did you mean initLimit?",
-        f"{path}: a server would start with it, server 1 of 3",
+        f"{path}: a server would start with it, server 1 of 3, if its ports are free",
     ]
     assert tree(tmp_path) == before
     assert not (tmp_path / "data" / "version-1").exists()

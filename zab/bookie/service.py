@@ -273,10 +273,12 @@ class _Start:
 
     async def known(self) -> _Known:
         """Compare the cookie, once there is a session. Raises ServerFailedError."""
+        hosts = self._settings.metadata.uri.hosts
+        journal.info("looks for the coordination service", hosts=hosts)
         while True:
             try:
                 async with connect(
-                    self._settings.metadata.uri.hosts,
+                    hosts,
                     dial=self._dial,
                     sasl=self._access.login,
                     session_timeout_ms=self._settings.metadata.session_timeout_ms,
@@ -284,7 +286,7 @@ class _Start:
                 ) as client:
                     return await perform_steps(client, self._check(), self._access.acl)
             except NotConnectedError as error:
-                journal.warning("no server of the coordination service is found", reason=str(error))
+                journal.warning("no server of the coordination service is found", hosts=hosts, reason=str(error))
             except (CookieError, InvalidMetadataError) as error:
                 raise ServerFailedError(DATA_DIRECTORY_ERROR, f"{self.bookie} must not start: {error}") from error
             except CoordinationError as error:

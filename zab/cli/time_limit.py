@@ -1,7 +1,7 @@
 """`--timeout SECONDS`: how long a command may take in all, from looking for a server to its last line.
 
 It is an option of each such command, and not of `zab`, so that lines of the shell have it as well. When the time is
-over, the command ends with the exit code TIMED_OUT; whether a write was done is unknown then.
+over, the command ends with the exit code TIMED_OUT. If it writes, it is unknown then whether a write was done.
 
 Not here: the timer (`zab.cli.znodes.caller`).
 """

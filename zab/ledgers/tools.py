@@ -98,7 +98,7 @@ async def take_reserved(store: LedgerStore, ledger: int, password: bytes = b"") 
 @frozen
 class Replica:
     """What a bookie says of a ledger. `runs`: the entries that it has, None if it did not say. `lac`: what its records
-    prove, None if it did not answer."""
+    prove, None if it did not answer, or the ledger is closed: then its metadata say where it ends."""
 
     bookie: BookieId
     status: Status
@@ -126,13 +126,18 @@ async def replicas_of(store: LedgerStore, ledger: int, metadata: LedgerMetadata)
     for bookie in sorted(metadata.bookies):
         listed = await store.ask(bookie, ListEntries(ledger))
         assert isinstance(listed, EntriesListed)
-        said = await store.ask(bookie, ReadLac(ledger))
-        assert isinstance(said, LacRead)
         knows_none = listed.status.proves_absence
         runs = listed.runs if listed.status is Status.OK else () if knows_none else None
-        lac = proved_lac(digest, ledger, said)
-        found.append(Replica(bookie, listed.status, runs, NONE if lac is None and said.status.proves_absence else lac))
+        lac = None if metadata.is_closed else await _lac_of(store, bookie, ledger, digest)
+        found.append(Replica(bookie, listed.status, runs, lac))
     return found
+
+
+async def _lac_of(store: LedgerStore, bookie: BookieId, ledger: int, digest: Digest) -> int | None:
+    said = await store.ask(bookie, ReadLac(ledger))
+    assert isinstance(said, LacRead)
+    lac = proved_lac(digest, ledger, said)
+    return NONE if lac is None and said.status.proves_absence else lac
 
 
 @frozen

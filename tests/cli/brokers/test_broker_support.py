@@ -74,7 +74,7 @@ def test_a_broker_is_in_it_and_no_secret(tmp_path: Path, run: Run) -> None:
     [one] = [each for each in partitions if each["name"] == "orders-0"]
     assert (one["segments"], one["bytes"]) == (1, 0)
     assert [each["broker"] for each in map(json.loads, found["brokers/1/registered.json"].splitlines())][:1] == [1]
-    assert '"would_start": true' in found["check/broker-1-server.properties.json"]
+    assert '"is_good": true' in found["check/broker-1-server.properties.json"]
 
 
 def test_what_is_missing_of_a_broker_is_named(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

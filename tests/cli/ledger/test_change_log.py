@@ -139,6 +139,8 @@ def test_changes_read_with_a_log_are_those_of_servers_where_they_have_them(run: 
         check("changes", each)
     assert told == followed(run, root, 7)
     assert run("changes", "--from-log", log, "--timeout", 0.5) == 124
+    assert "no answer within 0.5 s (--timeout)" in run.err
+    assert "write" not in run.err, "it reads alone"
 
 
 def test_a_second_process_takes_the_log_over_and_the_first_ends_though_nothing_changes(

@@ -80,7 +80,10 @@ def test_a_ledger_from_its_creation_to_its_deletion(zab: Zab, lines: Path) -> No
     assert shown["custom"]["app"] == {"data": "test", "encoding": "utf-8"}
     [replicas] = zab.json("show", ledger, "--replicas")
     assert [each["count"] for each in replicas["replicas"]] == [3, 3, 3]
-    assert "CLOSED" in zab("show", ledger, "--replicas").out
+    assert [each["last_confirmed"] for each in replicas["replicas"]] == [None] * 3
+    text = zab("show", ledger, "--replicas").out
+    assert text.startswith(f"ledger {ledger}: CLOSED with 3 entries, 11 bytes\n")
+    assert "confirmed" not in text, "its end says it"
     assert ledger in [each["ledger"] for each in zab.json("list", "--state", "closed")]
     assert f"\n{ledger} " in zab("list").out
     bookie = shown["fragments"][0]["bookies"][0]
@@ -93,6 +96,16 @@ def test_a_ledger_from_its_creation_to_its_deletion(zab: Zab, lines: Path) -> No
     assert zab.json("delete", ledger) == [{"ledger": ledger}]
     assert "no such ledger" in zab("read", ledger, code=1).err
     zab("delete", ledger)
+
+
+def test_what_is_confirmed_of_an_open_ledger(zab: Zab) -> None:
+    [made] = zab.json("create")
+    [shown] = zab.json("show", made["ledger"], "--replicas")
+    assert [each["last_confirmed"] for each in shown["replicas"]] == [-1] * 3
+    lines = zab("show", made["ledger"], "--replicas").out.splitlines()
+    assert lines[0] == f"ledger {made['ledger']}: OPEN"
+    assert [line.split()[-1] for line in lines[-4:]] == ["confirmed", "none", "none", "none"]
+    assert "-1" not in zab("recover", made["ledger"]).out + zab("show", made["ledger"]).out
 
 
 def test_append_creates_a_ledger_of_its_own(zab: Zab, lines: Path) -> None:

@@ -163,7 +163,7 @@ def list_command(
             rows, _ = admin.describe_acls(asked)
         _tell(rows, json=json)
 
-    carry_out(context, work)
+    carry_out(context, work, writes=False)
 
 
 @acl_app.command("remove")

@@ -9,7 +9,7 @@ kafka-python is an optional part (`pip install 'zab[kafka]'`). It finds controll
 TLS and SASL, and compresses. It is loaded when a command is carried out, so that help and completion need none.
 
 Exit codes (`zab.cli.exits`): 1 a broker has refused it; 2 wrong usage; 3 no broker answers, or not in time; 124 the
-time of `--timeout` is over, after which it is unknown whether a write was done.
+time of `--timeout` is over, after which it is unknown whether a write was done, if it writes.
 
 Limits: no broker is looked for longer than `zab --wait`. A coordinator that is not there yet (its topic is being made)
 is asked again for as long.
@@ -138,8 +138,8 @@ class Brokers:
         return dict(found)
 
 
-def carry_out(context: typer.Context, work: Callable[[Brokers], None]) -> None:
-    """Run a command's work. Its errors end the command with their exit codes."""
+def carry_out(context: typer.Context, work: Callable[[Brokers], None], *, writes: bool = True) -> None:
+    """Run a command's work. Its errors end the command with their exit codes. writes: it may change something."""
     options = context.obj
     assert isinstance(options, ConnectionOptions)
     try:
@@ -156,7 +156,8 @@ def carry_out(context: typer.Context, work: Callable[[Brokers], None]) -> None:
         with _within(seconds):
             work(brokers_of(options))
     except _TimeIsOverError:
-        fail(f"not done within {seconds:g} s (--timeout); whether a write was done is unknown", TIMED_OUT)
+        more = "; whether a write was done is unknown" if writes else ""
+        fail(f"not done within {seconds:g} s (--timeout){more}", TIMED_OUT)
     except (RefusedError, LineError) as error:
         fail(error, REFUSED)
     except ValueError as error:

@@ -114,7 +114,7 @@ def consume_command(
                     sys.stdout.flush()
                     say(f"zab: {told}", sys.stderr, flush=True)
 
-    carry_out(context, work)
+    carry_out(context, work, writes=group is not None)
 
 
 class _Printer:

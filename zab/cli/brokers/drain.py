@@ -82,7 +82,7 @@ def drain_command(
                     _say_end(admin, found, broker, replicas=replicas)
             _say_stuck(found, broker)
 
-    carry_out(context, work)
+    carry_out(context, work, writes=not plan)
 
 
 def _lines_of(path: Path) -> list[str]:

@@ -67,7 +67,7 @@ def reset_command(
                 _commit(brokers, admin, group, after)
         _tell(group, before, after, done=execute, json=json)
 
-    carry_out(context, work)
+    carry_out(context, work, writes=execute)
 
 
 def _refuse_members(brokers: Brokers, admin: Any, group: str) -> None:

@@ -63,7 +63,7 @@ def list_command(
             for text in columns([head, *rows]):
                 say(text)
 
-    carry_out(context, work)
+    carry_out(context, work, writes=False)
 
 
 @group_app.command("describe")
@@ -79,7 +79,7 @@ def describe_command(context: typer.Context, group: GroupArgument, json: JsonOpt
         for text in map(json_line, lines) if json else _text_of(lines):
             say(text)
 
-    carry_out(context, work)
+    carry_out(context, work, writes=False)
 
 
 def _of_classic(found: dict[str, Any]) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def list_command(
         with brokers.admin() as admin:
             _tell(_described(admin, entity, is_whole=False), json=json)
 
-    carry_out(context, work)
+    carry_out(context, work, writes=False)
 
 
 @quota_app.command("set")

@@ -66,7 +66,7 @@ def describe_command(
         for text in map(json_line, lines) if json else _text_of(lines):
             say(text)
 
-    carry_out(context, work)
+    carry_out(context, work, writes=False)
 
 
 def _described(admin: Any, topics: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -107,7 +107,7 @@ def list_command(
             if internal or not each["is_internal"]:
                 say(json_line(_fields(each)) if json else in_line(each["name"]))
 
-    carry_out(context, work)
+    carry_out(context, work, writes=False)
 
 
 def _fields(topic: dict[str, Any]) -> dict[str, Any]:

@@ -118,6 +118,6 @@ def seal_command(
         if json:
             say(json_line({"ledger": ledger, "last": metadata.last, "length": metadata.length}))
         else:
-            say(f"Ledger {ledger} is closed at {metadata.last}, with {metadata.length} bytes")
+            say(f"Ledger {ledger} is closed, with {entries_of(metadata.last + 1)}, {metadata.length} bytes")
 
     perform(context, work)

@@ -9,8 +9,9 @@ import typer
 from zab.cli.columns import cell, columns
 from zab.cli.json_form import JsonOption, data_fields, json_line, time_text
 from zab.cli.ledger.caller import perform
-from zab.cli.ledger.options import LedgerArgument
+from zab.cli.ledger.options import LedgerArgument, entries_of
 from zab.cli.terminal import in_line, say
+from zab.ledger.entries.ids import NONE
 from zab.ledger.metadata.ledger_metadata import LedgerMetadata, LedgerState
 from zab.ledgers.store import LedgerInfo, LedgerStore
 from zab.ledgers.tools import Replica, replicas_of
@@ -131,7 +132,7 @@ def _shown(ledger: int, of: LedgerMetadata, replicas: list[Replica] | None) -> d
 
 
 def _print(ledger: int, of: LedgerMetadata, replicas: list[Replica] | None) -> None:
-    end = f", ends at {of.last} with {of.length} bytes" if of.is_closed else ""
+    end = f" with {entries_of(of.last + 1)}, {of.length} bytes" if of.is_closed else ""
     say(f"ledger {ledger}: {of.state.name}{end}")
     say(f"quorums {of.ensemble_size}/{of.write_quorum}/{of.ack_quorum}, digest {of.digest_type.name}")
     for key, value in of.custom.items():
@@ -139,6 +140,11 @@ def _print(ledger: int, of: LedgerMetadata, replicas: list[Replica] | None) -> N
     for text in columns([("from", "bookies"), *((str(each.first), " ".join(each.ensemble)) for each in of.fragments)]):
         say(text)
     if replicas is not None:
-        rows = [(each.bookie, cell(each.count), cell(each.lac), each.status.value) for each in replicas]
-        for text in columns([("bookie", "entries", "confirmed", "says"), *rows]):
+        head = ("bookie", "entries", "says") if of.is_closed else ("bookie", "entries", "says", "confirmed")
+        rows = [(each.bookie, cell(each.count), each.status.value, _confirmed(each)) for each in replicas]
+        for text in columns([head, *(row[: len(head)] for row in rows)]):
             say(text)
+
+
+def _confirmed(of: Replica) -> str:
+    return "none" if of.lac == NONE else cell(of.lac)

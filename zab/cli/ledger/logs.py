@@ -36,7 +36,7 @@ from zab.cli.ledger.options import (
 )
 from zab.cli.ledger.writing import UNDER_WAY_MAX, opened_file, payloads_of
 from zab.cli.progress import Told, progress
-from zab.cli.terminal import in_line, say
+from zab.cli.terminal import count_of, in_line, say
 from zab.ledger.managed.log_info import InvalidLogError, LedgerInfo, check_name, owner_path
 from zab.ledger.managed.settings import KEEP_MS
 from zab.ledger.writer.settings import ENTRY_BYTES_MAX, WriterSettings
@@ -180,7 +180,7 @@ def append_command(
         if json:
             say(json_line({"log": name, "count": count, "last": _text(last)}))
         else:
-            say(f"{entries_of(count)} appended to log {in_line(name)}, up to {last}")
+            say(f"{entries_of(count)} appended to log {in_line(name)}" + (f", up to {last}" if count else ""))
 
     perform(context, work)
 
@@ -351,7 +351,8 @@ def trim_command(
         if json:
             say(json_line({"log": name, "count": count, "first": _text(first)}))
         else:
-            say(f"{count} ledgers of log {in_line(name)} are deleted, it begins after {first}")
+            rest = f", it begins after {first}" if count else ""
+            say(f"{count_of(count, 'ledger')} of log {in_line(name)} deleted{rest}")
 
     perform(context, work)
 
@@ -414,7 +415,8 @@ def terminate_command(
     async def work(store: LedgerStore) -> None:
         async with await _owned(store, _named(name), take_over, key) as log:
             last = await log.terminate()
-        say(json_line({"log": name, "last": _text(last)}) if json else f"Log {in_line(name)} ends with {last}")
+        where = f"ends with {last}" if last.ledger >= 0 else "ends without an entry"
+        say(json_line({"log": name, "last": _text(last)}) if json else f"Log {in_line(name)} {where}")
 
     perform(context, work)
 

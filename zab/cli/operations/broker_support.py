@@ -124,11 +124,11 @@ async def parts_of(number: str, name: str, file: str, seconds: float) -> BrokerP
     try:
         config = load(file)
     except StartRefusedError as error:
-        found.values[f"check/{name}.json"] = [{"file": file, "would_start": False, "said": str(error)}]
+        found.values[f"check/{name}.json"] = [{"file": file, "is_good": False, "said": str(error)}]
         found.missing.append((file, "a start would end, so nothing else of this broker is in it"))
         return found
     found.values[f"check/{name}.json"] = [
-        {"file": file, "would_start": True, "said": hint} for hint in (*hints(config), "a broker would start with it")
+        {"file": file, "is_good": True, "said": hint} for hint in (*hints(config), "its settings are good")
     ]
     at = f"brokers/{number}"
     directory = config.broker.log_directory

@@ -21,7 +21,7 @@ __all__ = ["autorecovery_command", "run_command"]
 def run_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A bookie's bk_server.conf.", show_default=False)],
     check: Annotated[
-        bool, typer.Option("--check", help="Say the first thing that is wrong with FILE; start nothing.")
+        bool, typer.Option("--check", help="Read FILE alone, and print the first error in it; start nothing.")
     ] = False,
 ) -> None:
     """Run one bookie, until SIGINT or SIGTERM.
@@ -71,5 +71,6 @@ def _report(file: str) -> int:
     for warning in settings.warnings:
         say(f"warning: {file}: {warning}")
     place = settings.place
-    say(f"{file}: a bookie would start with it, at port {place.port}, with its data in {settings.ledger_directory}")
+    say(f"{file}: its settings are good: port {place.port}, data in {settings.ledger_directory}")
+    say(f"not checked: the port, the directories, the metadata (zab doctor {file} looks at directories and metadata)")
     return 0

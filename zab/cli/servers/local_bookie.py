@@ -31,7 +31,7 @@ class LocalBookie(LocalProcess):
     """One bookie: its number, port, directory and process."""
 
     def __init__(self, number: int, directory: Path, port: int, http_port: int) -> None:
-        super().__init__(f"bookie {number}", "zab.bookie", directory, "bk_server.conf", "bookie.log")
+        super().__init__(f"bookie {number}", "zab.bookie", "bookie run", directory, "bk_server.conf", "bookie.log")
         self.number = number
         self.port = port
         self._http_port = http_port

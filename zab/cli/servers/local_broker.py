@@ -43,7 +43,8 @@ class LocalBroker(LocalProcess):
         self._http_port = http_port
         self._replica_count = min(REPLICAS_MAX, broker_count)
         self._secret_path = secret_path
-        super().__init__(f"broker {broker_id}", "zab.broker", directory, "server.properties", "broker.log")
+        names = ("zab.broker", "broker run", directory, "server.properties", "broker.log")
+        super().__init__(f"broker {broker_id}", *names)
         self.broker_id = broker_id
         self.port = port
 

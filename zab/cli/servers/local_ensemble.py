@@ -95,7 +95,7 @@ class LocalMember(LocalProcess):
     def __init__(
         self, server_id: int, directory: Path, client_port: int, quorum_port: int, election_port: int, admin_port: int
     ) -> None:
-        super().__init__(f"member {server_id}", "zab.server", directory, "zoo.cfg", "server.log")
+        super().__init__(f"member {server_id}", "zab.server", "server", directory, "zoo.cfg", "server.log")
         self.server_id = server_id
         self.client_port = client_port
         self.quorum_port = quorum_port
@@ -383,7 +383,7 @@ class LocalEnsemble:
             case LocalBookie():
                 ended = {"type": "bookie_ended", "bookie": one.number}
         ended |= {"exit_code": code, "journal": str(one.log_path)}
-        say(f"{one.name} ended with exit code {code}, see {one.log_path}", ended)
+        say(one.ended, ended)
 
     def stop(self) -> None:
         """Stop the brokers and the bookies, then the members, and wait for them; one that does not stop in time is

@@ -7,6 +7,7 @@ does not outlive the process that started it.
 from __future__ import annotations
 
 import contextlib
+import shlex
 import signal
 import subprocess
 import sys
@@ -22,14 +23,15 @@ LOG_TAIL_LINES = 5
 class LocalProcess:
     """See the docstring of the module."""
 
-    def __init__(self, name: str, module: str, directory: Path, config_name: str, log_name: str) -> None:
-        """`name` is for sentences; `module` is what `python -m` runs."""
+    def __init__(self, name: str, module: str, command: str, directory: Path, config_name: str, log_name: str) -> None:
+        """`name` is for sentences; `module` is what `python -m` runs, and `command` the words after `zab` that do."""
         self.name = name
         self.directory = directory
         self.config_path = directory / config_name
         self.log_path = directory / log_name
         self.process: subprocess.Popen[bytes] | None = None
         self._module = module
+        self._command = command
 
     def start(self) -> None:
         """Start the process."""
@@ -41,6 +43,12 @@ class LocalProcess:
         """The exit code of the process; None while it runs."""
         assert self.process is not None
         return self.process.poll()
+
+    @property
+    def ended(self) -> str:
+        """That it has ended, and how it is started again by hand."""
+        again = f"zab {self._command} {shlex.quote(str(self.config_path))}"
+        return f"{self.name} ended with exit code {self.exit_code()}, see {self.log_path}; {again} starts it again"
 
     def stop(self) -> None:
         """Ask the process to stop."""

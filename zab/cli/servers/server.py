@@ -104,7 +104,7 @@ def _report(file: str, checked: "Checked", *, json: bool) -> int:
         assert checked.config is not None
         config = checked.config
         kind = "standalone" if config.is_standalone else f"server {config.server_id} of {len(config.ensemble.servers)}"
-        say(f"{file}: a server would start with it, {kind}")
+        say(f"{file}: a server would start with it, {kind}, if its ports are free")
     return code
 
 

@@ -15,6 +15,7 @@ for this one command (`OneShot`); in the shell it uses the shell's session (`zab
 import math
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Protocol, TypeAlias
 
 import trio
@@ -26,6 +27,7 @@ from zab.cli.json_form import json_line
 from zab.cli.rendering import event_block
 from zab.cli.terminal import say
 from zab.cli.time_limit import time_limit
+from zab.cli.znodes.asked import Asked
 from zab.cli.znodes.json_values import event_fields
 from zab.cli.znodes.opening import opener
 from zab.client import (
@@ -61,10 +63,10 @@ Work: TypeAlias = Callable[[Client, "Caller"], Awaitable[None]]
 
 
 class OutOfTimeError(ZabError):
-    """The command took longer than `--timeout` allows."""
+    """The command took longer than `--timeout` allows. so_far: how far it came, for the text."""
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"no answer within {seconds:g} s (--timeout); whether a write was done is unknown")
+    def __init__(self, seconds: float, so_far: str) -> None:
+        super().__init__(f"no answer within {seconds:g} s (--timeout){so_far}")
 
 
 class Caller(Protocol):
@@ -95,14 +97,17 @@ class OneShot:
         self.options = options
 
     def run(self, work: Work, seconds: float | None) -> None:
-        open_client = opener(self.options)
+        hosts, asked = self.options.hosts, Asked()
+        open_client = opener(self.options, asked)
 
         async def session() -> None:
-            async with open_client() as zk:
-                await carry_out(work, zk, self, self.options.hosts)
+            async with asked.searching(hosts), open_client() as zk:
+                await carry_out(work, zk, self, hosts)
 
         # Elsewhere an interrupt could cut a step of the protocol in half.
-        trio.run(within, seconds, session, restrict_keyboard_interrupt_to_checkpoints=True)
+        trio.run(
+            within, seconds, session, partial(asked.so_far, hosts), restrict_keyboard_interrupt_to_checkpoints=True
+        )
 
     def watcher(self, zk: Client) -> Watcher:
         return zk.watcher()
@@ -117,13 +122,19 @@ class OneShot:
         say(f"zab: {state.value}", sys.stderr, flush=True)
 
 
-async def within(seconds: float | None, act: Callable[[], Awaitable[None]]) -> None:
-    """Raises OutOfTimeError if it takes longer; None: no limit."""
+def _nothing() -> str:
+    return ""
+
+
+async def within(
+    seconds: float | None, act: Callable[[], Awaitable[None]], so_far: Callable[[], str] = _nothing
+) -> None:
+    """Raises OutOfTimeError, with what `so_far` says then, if it takes longer; None: no limit."""
     with trio.move_on_after(math.inf if seconds is None else seconds) as scope:
         await act()
     if scope.cancelled_caught:
         assert seconds is not None
-        raise OutOfTimeError(seconds)
+        raise OutOfTimeError(seconds, so_far())
 
 
 async def carry_out(work: Work, zk: Client, caller: Caller, hosts: str) -> None:

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from zab.cli.arguments import ConnectionOptions
 from zab.cli.connection_options import PASSWORD_VARIABLE
-from zab.client import Client, SaslLogin, Settings, Tls, connect
+from zab.client import Client, Observer, SaslLogin, Settings, Tls, connect
 from zab.tls.private import why_not_private
 
 __all__ = ["Opener", "login_of", "opener", "tls_of"]
@@ -24,7 +24,7 @@ Opener: TypeAlias = Callable[[], AbstractAsyncContextManager[Client]]
 _PASSWORD_CHARACTERS_MAX: Final = 4096
 
 
-def opener(options: ConnectionOptions) -> Opener:
+def opener(options: ConnectionOptions, observer: Observer | None = None) -> Opener:
     """`zab.client.connect` with the options of the command line. Raises ValueError for malformed ones.
 
     It may ask for a password: call it before trio runs, so that Ctrl-C works.
@@ -48,6 +48,7 @@ def opener(options: ConnectionOptions) -> Opener:
         settings=settings,
         tls=tls_of(options),
         sasl=login_of(options),
+        observer=observer,
     )
 
 

@@ -169,8 +169,8 @@ async def _interrupts(shell: Shell, everything: trio.CancelScope, *, task_status
                 shell.running.cancel()
 
 
-async def _run(options: ConnectionOptions, open_client: Opener, *, is_interactive: bool) -> int:
-    shell = Shell(shell_app(), options, is_interactive=is_interactive)
+async def _run(shell: Shell, open_client: Opener) -> int:
+    is_interactive = shell.is_interactive
     prompt = _prompt(shell) if is_interactive else None
     beside = partial(_report, shell, _print_line if prompt is None else prompt.say)
     failure: ZabError | ValueError | None = None
@@ -178,7 +178,7 @@ async def _run(options: ConnectionOptions, open_client: Opener, *, is_interactiv
         keeper = SessionKeeper(shell, beside, outer)
         shell.change_session = keeper.change
         try:
-            await keeper.change(open_client)
+            await shell.open(open_client, shell.options.hosts)
         except (ZabError, ValueError) as error:
             failure = error
         else:
@@ -207,8 +207,8 @@ def shell_command(context: typer.Context) -> None:
     assert isinstance(options, ConnectionOptions)
     is_interactive = sys.stdin.isatty() and sys.stdout.isatty()
     try:
-        main = partial(_run, options, opener(options), is_interactive=is_interactive)
-        code = trio.run(main, restrict_keyboard_interrupt_to_checkpoints=True)
+        shell = Shell(shell_app(), options, is_interactive=is_interactive)
+        code = trio.run(_run, shell, opener(options, shell.asked), restrict_keyboard_interrupt_to_checkpoints=True)
     except (ZabError, ValueError) as error:
         fail(error, exit_code(error))
     raise typer.Exit(code)

@@ -19,6 +19,7 @@ import typer
 from zab.cli.arguments import ConnectionOptions, expand_alias
 from zab.cli.exits import INTERRUPTED, REFUSED, USAGE
 from zab.cli.terminal import say
+from zab.cli.znodes.asked import Asked
 from zab.cli.znodes.caller import Work, carry_out, exit_code, within
 from zab.cli.znodes.opening import Opener, opener
 from zab.client import Client, NotConnectedError, State, Watcher, ZabError
@@ -41,6 +42,8 @@ class Shell:
         self.is_ended = False
         self.prints_events = True
         self.is_interactive = is_interactive
+        self.asked = Asked()
+        """What was asked of servers, by the command that runs."""
         self.running: trio.CancelScope | None = None
         self.change_session: Callable[[Opener | None], Awaitable[None]] | None = None
         self._zk: Client | None = None
@@ -76,15 +79,22 @@ class Shell:
     # Called by commands (`zab.cli.znodes.caller.Caller`), from the worker thread.
 
     def run(self, work: Work, seconds: float | None) -> None:
-        trio.from_thread.run(within, seconds, partial(carry_out, work, self.zk, self, self.options.hosts))
+        hosts, self.asked.has_written = self.options.hosts, False
+        act = partial(carry_out, work, self.zk, self, hosts)
+        trio.from_thread.run(within, seconds, act, partial(self.asked.so_far, hosts))
 
     def connect(self, options: ConnectionOptions) -> None:
         """Ends the session, and begins one with these options."""
         # It may ask for a password.
-        open_client = opener(options)
-        assert self.change_session is not None
-        trio.from_thread.run(self.change_session, open_client)
+        open_client = opener(options, self.asked)
+        trio.from_thread.run(self.open, open_client, options.hosts)
         self.options = options
+
+    async def open(self, open_client: Opener, hosts: str) -> None:
+        """Ends the session, if there is one, and begins one with `hosts`."""
+        assert self.change_session is not None
+        async with self.asked.searching(hosts):
+            await self.change_session(open_client)
 
     def close(self) -> None:
         """Ends the session."""

@@ -27,8 +27,11 @@ class Observer:
     def server_lost(self, host: str, reason: str) -> None:
         """The server did not take the session, or did not keep it."""
 
+    def request_begun(self, name: str) -> None:
+        """A caller has asked. name: the type of the request, such as `getData`."""
+
     def request_ended(self, name: str, seconds: float, error: ZabError | None) -> None:
-        """A caller's request is over. name: its type, such as `getData`. seconds: since the caller asked."""
+        """A caller's request is over, unless the caller was cancelled. seconds: since the caller asked."""
 
 
 class Timed:
@@ -40,14 +43,15 @@ class Timed:
         self._asker = asker
         self._backend = backend
         self._since = backend.now()
+        self._name = OpCode(request.opcode).spelled
+        observer.request_begun(self._name)
 
     @property
     def is_woken(self) -> bool:
         return self._asker.is_woken
 
     def wake(self) -> None:
-        name = OpCode(self._request.opcode).spelled
-        self._observer.request_ended(name, self._backend.now() - self._since, self._request.error)
+        self._observer.request_ended(self._name, self._backend.now() - self._since, self._request.error)
         self._asker.wake()
 
     async def wait(self) -> None:

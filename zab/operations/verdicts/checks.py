@@ -107,7 +107,7 @@ def of_configuration(faults: Sequence[str], warnings: Sequence[str]) -> Iterator
     for warning in warnings:
         yield Check("configuration", Verdict.WARNING, "", warning, "remove the line, or write what was meant")
     if not faults and not warnings:
-        yield Check("configuration", Verdict.OK, "", "a server would start with it")
+        yield Check("configuration", Verdict.OK, "", "nothing is wrong with it")
 
 
 def of_names(own: int, addresses: Mapping[tuple[int, str], Collection[str] | str]) -> Iterator[Check]:
