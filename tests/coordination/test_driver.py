@@ -3,8 +3,8 @@
 import pytest
 
 from zab.coordination.driver import Driver, Event, Results
-from zab.coordination.operations import Exists, Get, Result, Stat, ZooKeeperError
-from zab.coordination.steps import BATCH_MAX, Pause, look, read
+from zab.coordination.operations import CoordinationError, Create, Delete, Exists, Get, Result, Stat, ZooKeeperError
+from zab.coordination.steps import BATCH_MAX, Pause, create_one, delete_one, look, read
 
 LOST = Result(ZooKeeperError.CONNECTIONLOSS)
 
@@ -135,6 +135,31 @@ def test_reads_whose_answer_is_lost_are_repeated_alone():
     assert asked == [(Get("/1"), Get("/2"), Get("/3")), (Get("/2"), Get("/3")), (Get("/2"),)]
     assert [each.data for each in results] == [b"1", b"2", b""]
     assert results[2].is_missing
+
+
+@pytest.mark.parametrize(
+    ("have", "operation", "already"),
+    [
+        ((create_one, "/a", b"1"), Create("/a", b"1"), ZooKeeperError.NODEEXISTS),
+        ((delete_one, "/a"), Delete("/a"), ZooKeeperError.NONODE),
+    ],
+    ids=["create", "delete"],
+)
+@pytest.mark.parametrize(
+    ("answers", "was_done_here"),
+    [("ok", True), ("already", False), ("lost ok", True), ("lost already", True)],
+)
+def test_one_znode_is_had_or_not_whichever_answer_is_lost(have, operation, already, answers, was_done_here):
+    results = {"ok": Result(), "already": Result(already), "lost": LOST}
+    asked, found = run(have[0](*have[1:]), *((results[each],) for each in answers.split()))
+    assert asked == [(operation,)] * len(answers.split())
+    assert found is was_done_here
+
+
+@pytest.mark.parametrize("have", [create_one, delete_one])
+def test_what_the_service_refuses_is_raised(have):
+    with pytest.raises(CoordinationError):
+        run(have("/a"), (Result(ZooKeeperError.NOAUTH),))
 
 
 def test_nothing_is_asked_for_no_operations():

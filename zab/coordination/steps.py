@@ -17,7 +17,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from attrs import frozen
 
-from zab.coordination.operations import Exists, Get, Operation, Result
+from zab.coordination.operations import Create, Delete, Exists, Get, Operation, Result, ZooKeeperError
 
 BATCH_MAX: Final = 500
 """The most operations that are sent together, so that the members of the service need not hold back what follows."""
@@ -68,3 +68,29 @@ def look(path: str) -> Steps[Result | None]:
         if exists.is_missing:
             return None
         exists.must(path)
+
+
+def create_one(path: str, data: bytes = b"") -> Steps[bool]:
+    """Have a znode. Whether it was not there; after a lost answer, one that is there counts as made here. Raises
+    CoordinationError if the service refuses."""
+    was_lost = False
+    while True:
+        (made,) = yield (Create(path, data),)
+        if made.error == ZooKeeperError.NODEEXISTS:
+            return was_lost
+        if not made.is_lost:
+            return made.must(path).ok
+        was_lost = True
+
+
+def delete_one(path: str) -> Steps[bool]:
+    """Have no such znode. Whether it was there; after a lost answer, one that is not there counts as deleted here.
+    Raises CoordinationError if the service refuses, as for one that has children."""
+    was_lost = False
+    while True:
+        (gone,) = yield (Delete(path),)
+        if gone.is_missing:
+            return was_lost
+        if not gone.is_lost:
+            return gone.must(path).ok
+        was_lost = True

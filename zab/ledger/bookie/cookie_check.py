@@ -23,7 +23,7 @@ from attrs import frozen
 
 from datatree.log.disk import Disk
 from zab.coordination.operations import Create, Get, Sync, ZooKeeperError
-from zab.coordination.steps import Steps, read
+from zab.coordination.steps import Steps, create_one, read
 from zab.ledger.bookie.config import UUID_BYTES
 from zab.ledger.metadata.cookies import Cookie, decode_cookie, encode_cookie
 from zab.ledger.metadata.layout import COOKIES, INSTANCE_ID
@@ -126,10 +126,7 @@ def _create(path: str, data: bytes) -> Steps[bytes]:
             was_lost = True
             continue
         if created.is_missing:
-            parent = path.rpartition("/")[0]
-            (made,) = yield (Create(parent),)
-            if not made.is_lost and made.error != ZooKeeperError.NODEEXISTS:
-                made.must(parent)
+            yield from create_one(path.rpartition("/")[0])
             continue
         if created.error == ZooKeeperError.NODEEXISTS and was_lost:
             (found,) = yield from read((Get(path),))

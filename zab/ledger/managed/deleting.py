@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from attrs import evolve
 
 from zab.coordination.operations import Children, Delete, Exists, Get, ZooKeeperError
-from zab.coordination.steps import Steps, read
+from zab.coordination.steps import Steps, delete_one, read
 from zab.ledger.managed.cursor_state import decode_cursor
-from zab.ledger.managed.log_info import InvalidLogError, LedgerInfo, LogState
+from zab.ledger.managed.log_info import CURSORS, OWNER, InvalidLogError, LedgerInfo, LogState
 from zab.ledger.managed.store import PartRefused, Taken, VersionedLog, Written, write_log
 from zab.ledger.managed.trimming import TRIMMED_AT_ONCE_MAX
 from zab.ledger.metadata.ledger_metadata import VersionedMetadata
@@ -67,24 +67,14 @@ def _delete_cursors(root: str, path: str) -> Steps[None]:
         return
     for name in listed.must(path).children:
         (found,) = yield from read((Get(f"{path}/{name}"),))
-        yield from _delete_one(f"{path}/{name}")
+        yield from delete_one(f"{path}/{name}")
         if found.ok:
             try:
                 ledger = decode_cursor(found.data).ledger
             except InvalidLogError:
                 continue
             yield from delete_if_closed(root, ledger)
-    yield from _delete_one(path)
-
-
-def _delete_one(path: str) -> Steps[None]:
-    """A znode, if it is there. Raises CoordinationError if the service refuses, as for one that has children."""
-    while True:
-        (gone,) = yield (Delete(path),)
-        if gone.ok or gone.is_missing:
-            return
-        if not gone.is_lost:
-            gone.must(path)
+    yield from delete_one(path)
 
 
 def delete_if_closed(root: str, ledger: int) -> Steps[None]:
@@ -98,8 +88,8 @@ def _delete_znode(root: str, log: VersionedLog) -> Steps[Taken | None]:
     """The log itself, with its cursors and the hint; an owner that claims it now is too late. Raises CoordinationError
     if it has children that are no part of a log."""
     while True:
-        yield from _delete_cursors(root, f"{log.path}/cursors")
-        yield from _delete_one(f"{log.path}/owner")
+        yield from _delete_cursors(root, f"{log.path}/{CURSORS}")
+        yield from delete_one(f"{log.path}/{OWNER}")
         (gone,) = yield (Delete(log.path, log.version),)
         if gone.ok or gone.is_missing:
             return None
@@ -107,6 +97,6 @@ def _delete_znode(root: str, log: VersionedLog) -> Steps[Taken | None]:
             return Taken(None)
         (listed,) = yield from read((Children(log.path),))
         # An earlier owner may have made its hint again.
-        is_again = gone.error == ZooKeeperError.NOTEMPTY and {*listed.children} <= {"cursors", "owner"}
+        is_again = gone.error == ZooKeeperError.NOTEMPTY and {*listed.children} <= {CURSORS, OWNER}
         if not gone.is_lost and not is_again:
             gone.must(log.path)

@@ -34,6 +34,9 @@ from zab.ledger.entries.ids import ID_MAX, NONE
 
 LOGS_ROOT: Final = "/logs"
 FORMAT_VERSION: Final = 1
+CURSORS: Final = "cursors"
+OWNER: Final = "owner"
+"""The children of a log's znode."""
 LEDGERS_MAX: Final = 4_000
 """The most ledgers of one list; its znode then has some 300 KiB."""
 LEDGERS_MANY: Final = 2_000
@@ -284,7 +287,7 @@ def log_path(logs: str, name: str) -> str:
 
 
 def cursors_path(logs: str, name: str) -> str:
-    return f"{log_path(logs, name)}/cursors"
+    return f"{log_path(logs, name)}/{CURSORS}"
 
 
 def cursor_path(logs: str, name: str, cursor: str) -> str:
@@ -292,7 +295,7 @@ def cursor_path(logs: str, name: str, cursor: str) -> str:
 
 
 def owner_path(logs: str, name: str) -> str:
-    return f"{log_path(logs, name)}/owner"
+    return f"{log_path(logs, name)}/{OWNER}"
 
 
 def name_of(child: str) -> str:

@@ -12,8 +12,8 @@ from typing import Final
 
 from attrs import frozen
 
-from zab.coordination.operations import Children, Create, Exists, Get, Set, Sync, ZooKeeperError
-from zab.coordination.steps import Steps, read
+from zab.coordination.operations import Children, Create, Exists, Get, Set, Sync
+from zab.coordination.steps import Steps, create_one, read
 from zab.ledger.entries.ids import BookieId
 from zab.ledger.metadata.ledger_metadata import InvalidMetadataError
 from zab.ledger.metadata.underreplication import ELECTION, VOTE_PREFIX, decode_vote, encode_vote
@@ -39,7 +39,9 @@ def stand(root: str, name: BookieId, session: int) -> Steps[Standing]:
     while True:
         votes = yield from _votes(path)
         if votes is None:
-            yield from _make(path)
+            # Its directory, and that above it.
+            yield from create_one(path.rpartition("/")[0])
+            yield from create_one(path)
             continue
         own = yield from _own(path, votes, session)
         if own is None:
@@ -96,13 +98,3 @@ def _own(path: str, votes: list[str], session: int) -> Steps[str | None]:
         if each.ok and each.stat.ephemeral_owner == session:
             return name
     return None
-
-
-def _make(path: str) -> Steps[None]:
-    """The election's directory, and that above it. Raises CoordinationError, also if the root is not there."""
-    for each in (path.rpartition("/")[0], path):
-        (made,) = yield (Create(each),)
-        while made.is_lost:
-            (made,) = yield (Create(each),)
-        if made.error != ZooKeeperError.NODEEXISTS:
-            made.must(each)

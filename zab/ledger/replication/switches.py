@@ -12,8 +12,8 @@ from typing import Final
 
 from attrs import frozen
 
-from zab.coordination.operations import CoordinationError, Create, Delete, Exists, Get, Set, Sync, ZooKeeperError
-from zab.coordination.steps import Steps, read
+from zab.coordination.operations import CoordinationError, Create, Exists, Get, Set, Sync, ZooKeeperError
+from zab.coordination.steps import Steps, create_one, delete_one, read
 from zab.ledger.metadata.ledger_metadata import InvalidMetadataError
 from zab.ledger.metadata.underreplication import (
     DISABLE,
@@ -45,28 +45,12 @@ def is_disabled(root: str, *, watch: bool = False) -> Steps[bool]:
 def disable(root: str) -> Steps[bool]:
     """Whether that was changed."""
     yield from prepare(root)
-    path, was_lost = f"{root}/{DISABLE}", False
-    while True:
-        (created,) = yield (Create(path),)
-        if not created.is_lost:
-            if created.error == ZooKeeperError.NODEEXISTS:
-                return was_lost
-            created.must(path)
-            return True
-        was_lost = True
+    return (yield from create_one(f"{root}/{DISABLE}"))
 
 
 def enable(root: str) -> Steps[bool]:
     """Whether that was changed."""
-    path, was_lost = f"{root}/{DISABLE}", False
-    while True:
-        (deleted,) = yield (Delete(path),)
-        if not deleted.is_lost:
-            if deleted.is_missing:
-                return was_lost
-            deleted.must(path)
-            return True
-        was_lost = True
+    return (yield from delete_one(f"{root}/{DISABLE}"))
 
 
 def read_delay(root: str, *, watch: bool = False) -> Steps[Delay | None]:
@@ -89,13 +73,7 @@ def write_delay(root: str, seconds: int) -> Steps[None]:
 
 def first_delay(root: str, seconds: int) -> Steps[None]:
     """Set the delay, unless it is set."""
-    path = f"{root}/{LOST_BOOKIE_RECOVERY_DELAY}"
-    while True:
-        (created,) = yield (Create(path, encode_delay(seconds)),)
-        if not created.is_lost:
-            if created.error != ZooKeeperError.NODEEXISTS:
-                created.must(path)
-            return
+    yield from create_one(f"{root}/{LOST_BOOKIE_RECOVERY_DELAY}", encode_delay(seconds))
 
 
 def read_check_time(root: str, name: str) -> Steps[int | None]:
