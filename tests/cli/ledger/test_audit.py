@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from tests.cli.commands import Result, call
-from tests.cli.json_page import check
+from tests.cli.ledger.rig import Zab
 from zab.testing.bookies import Bookies
 
 pytestmark = pytest.mark.slow
@@ -19,25 +16,6 @@ pytestmark = pytest.mark.slow
 def bookies() -> Iterator[Bookies]:
     with Bookies(4, {"autoRecoveryDaemonEnabled": "true"}) as running:
         yield running
-
-
-class Zab:
-    """`zab WORDS`, which has to end with this code."""
-
-    def __init__(self, capture: pytest.CaptureFixture[str], hosts: str) -> None:
-        self._capture = capture
-        self._hosts = hosts
-
-    def __call__(self, *words: object, code: int = 0) -> Result:
-        result = call(self._capture, "-s", self._hosts, *words)
-        assert result.code == code, result.err
-        return result
-
-    def json(self, *words: object) -> list[dict[str, Any]]:
-        lines = [json.loads(line) for line in self(*words, "--json").out.splitlines()]
-        for line in lines:
-            check(f"{words[0]} {words[1]}", line)
-        return lines
 
 
 @pytest.fixture
@@ -74,7 +52,7 @@ def test_the_delay_is_set_with_a_search_and_kept_by_the_next(zab: Zab) -> None:
 
 def test_a_bookie_is_decommissioned_when_it_does_not_run(zab: Zab, bookies: Bookies) -> None:
     ledger = zab.json("ledger", "create", "--ensemble", "3", "--write", "3", "--ack", "2")[0]["ledger"]
-    shown = json.loads(zab("ledger", "show", ledger, "--json").out)
+    [shown] = zab.json("ledger", "show", ledger)
     gone = shown["fragments"][0]["bookies"][0]
     assert f"{gone} runs" in zab("bookie", "decommission", gone, code=1).err
     zab("audit", "disable")
@@ -85,7 +63,7 @@ def test_a_bookie_is_decommissioned_when_it_does_not_run(zab: Zab, bookies: Book
     zab("audit", "enable")
     assert f"{gone} is decommissioned" in zab("bookie", "decommission", gone).out
     assert gone not in [each["bookie"] for each in zab.json("bookie", "list")]
-    shown = json.loads(zab("ledger", "show", ledger, "--json").out)
+    [shown] = zab.json("ledger", "show", ledger)
     assert gone not in shown["fragments"][0]["bookies"]
     assert zab.json("audit", "records") == []
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import signal
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,25 +13,19 @@ import trio
 
 from tests.cli.commands import Run, started
 from tests.cli.json_page import check
-from tests.ledgers.memory_bookies import memory_bookies_beside
+from tests.cli.ledger.rig import hosts
 from tests.rigs.bookie import bookies
-from tests.rigs.in_process import members_here
 from tests.rigs.waiting import PATIENCE_SECONDS, until
 from tests.rigs.zab_server import zab_servers
 from zab.cli.znodes.publishing import PLACE_SECONDS
 from zab.client import connect
 from zab.ledgers.change_entries import decode_entry
 
+__all__ = ["hosts"]
+
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 KILLS = 4
-
-
-@pytest.fixture(scope="module")
-def hosts() -> Iterator[str]:
-    """With a chroot."""
-    with members_here(1) as members, memory_bookies_beside(members.hosts, 3) as found:
-        yield found
 
 
 @pytest.fixture

@@ -2,67 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import Result, call, started
-from tests.cli.json_page import check
-from tests.ledgers.memory_bookies import memory_bookies_beside
-from tests.rigs.in_process import members_here
+from tests.cli.commands import call, started
+from tests.cli.ledger.rig import Zab, hosts, lines
 from tests.rigs.waiting import PATIENCE_SECONDS
+
+__all__ = ["hosts", "lines"]
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def hosts() -> Iterator[str]:
-    with members_here(1) as members, memory_bookies_beside(members.hosts, 3) as found:
-        yield found
-
-
-class Zab:
-    """`zab ledger WORDS`, which has to end with this code."""
-
-    def __init__(self, capture: pytest.CaptureFixture[str], hosts: str) -> None:
-        self._capture = capture
-        self.hosts = hosts
-
-    def __call__(self, *words: object, code: int = 0, root: str | None = None) -> Result:
-        options = () if root is None else ("--root", root)
-        result = call(self._capture, "-s", self.hosts, "ledger", *options, *words)
-        assert result.code == code, result.err
-        return result
-
-    def json(self, *words: object, code: int = 0) -> list[dict]:
-        lines = [json.loads(line) for line in self(*words, "--json", code=code).out.splitlines()]
-        for line in lines:
-            check(f"ledger {words[0]}", line)
-        return lines
-
-
-def call_json(zab: Zab, root: str) -> list[str]:
-    """`zab ledger format --json`, checked."""
-    lines = zab("format", "--json", root=root).out.splitlines()
-    for line in lines:
-        check("ledger format", json.loads(line))
-    return lines
-
-
 @pytest.fixture
 def zab(capfd: pytest.CaptureFixture[str], hosts: str) -> Zab:
-    return Zab(capfd, hosts)
-
-
-@pytest.fixture
-def lines(tmp_path: Path) -> Path:
-    path = tmp_path / "lines"
-    path.write_bytes(b"one\ntwo\nthree\n")
-    return path
+    return Zab(capfd, hosts, "ledger")
 
 
 def test_a_ledger_from_its_creation_to_its_deletion(zab: Zab, lines: Path) -> None:
@@ -163,14 +120,13 @@ def test_a_ledger_is_sealed_by_decree(zab: Zab) -> None:
 
 
 def test_a_root_is_formatted(zab: Zab) -> None:
-    assert "zab ledger format" in zab("list", root="/other", code=1).err
-    zab("format", root="/other")
-    assert zab("list", root="/other").out == ""
-    assert "already" in zab("format", root="/other", code=1).err
-    assert (
-        "may be chosen -> start more bookies, or ask for a smaller ensemble" in zab("create", root="/other", code=1).err
-    )
-    assert len(call_json(zab, "/third")) == 1
+    other = zab.below("/other")
+    assert "zab ledger format" in other("list", code=1).err
+    other("format")
+    assert other("list").out == ""
+    assert "already" in other("format", code=1).err
+    assert "may be chosen -> start more bookies, or ask for a smaller ensemble" in other("create", code=1).err
+    assert len(zab.below("/third").json("format")) == 1
 
 
 @pytest.mark.parametrize(

@@ -2,55 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cli.commands import Result, call
-from tests.cli.json_page import check
-from tests.ledgers.memory_bookies import memory_bookies_beside
-from tests.rigs.in_process import members_here
+from tests.cli.ledger.rig import Zab, hosts, lines
+
+__all__ = ["hosts", "lines"]
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def hosts() -> Iterator[str]:
-    with members_here(1) as members, memory_bookies_beside(members.hosts, 3) as found:
-        yield found
-
-
-class Zab:
-    """`zab ledger-log WORDS`, which has to end with this code."""
-
-    def __init__(self, capture: pytest.CaptureFixture[str], hosts: str) -> None:
-        self._capture = capture
-        self.hosts = hosts
-
-    def __call__(self, *words: object, code: int = 0) -> Result:
-        result = call(self._capture, "-s", self.hosts, "ledger-log", *words)
-        assert result.code == code, result.err
-        return result
-
-    def json(self, *words: object, code: int = 0) -> list[dict]:
-        lines = [json.loads(line) for line in self(*words, "--json", code=code).out.splitlines()]
-        for line in lines:
-            check(f"ledger-log {words[0]}", line)
-        return lines
-
-
 @pytest.fixture
 def zab(capfd: pytest.CaptureFixture[str], hosts: str) -> Zab:
-    return Zab(capfd, hosts)
-
-
-@pytest.fixture
-def lines(tmp_path: Path) -> Path:
-    path = tmp_path / "lines"
-    path.write_bytes(b"one\ntwo\nthree\n")
-    return path
+    return Zab(capfd, hosts, "ledger-log")
 
 
 def test_a_log_from_its_creation_to_its_deletion(zab: Zab, lines: Path) -> None:

@@ -21,7 +21,7 @@ __all__ = ["autorecovery_command", "run_command"]
 def run_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A bookie's bk_server.conf.", show_default=False)],
     check: Annotated[
-        bool, typer.Option("--check", help="Read FILE alone, and print the first error in it; start nothing.")
+        bool, typer.Option("--check", help="Read FILE and the files of secrets in it, and print the first error.")
     ] = False,
 ) -> None:
     """Run one bookie, until SIGINT or SIGTERM.
