@@ -30,6 +30,7 @@ from zab.partition.access.authorizer import Authorizer
 from zab.partition.access.users import Users
 from zab.partition.cleaning import Cleaned, Cleaning
 from zab.partition.clients import Clients
+from zab.partition.consumer_groups.heartbeat import Rules
 from zab.partition.controller.controller import Controller
 from zab.partition.controller.effects import ToBroker
 from zab.partition.controller.requests import Input as ControllerInput
@@ -447,6 +448,11 @@ class Broker:
         self._search_count += 1
         self._searches[self._search_count] = found
         self._effects.searches.append((self._search_count, search))
+
+    @property
+    def consumer_rules(self) -> Rules:
+        """What holds for all groups of KIP-848."""
+        return self._coordinators.consumer_rules
 
     # ------------------------------------------------------------------------------------------ other brokers, its own
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from random import Random
 
 from zab.kafka.versions import CONSUMER_GROUP_PROTOCOL
+from zab.partition.consumer_groups.heartbeat import Rules
 from zab.partition.coordinator_log import LoadPart, PartLoaded, Surroundings
 from zab.partition.group_log import GroupLog
 from zab.partition.groups.results import CONSUMER
@@ -63,6 +64,11 @@ class Coordinators:
     def group_counts(self) -> Counter[str]:
         """How many classic groups are in each state."""
         return self._group_log.coordinator.state_counts()
+
+    @property
+    def consumer_rules(self) -> Rules:
+        """What holds for all groups of KIP-848."""
+        return self._group_log.coordinator.consumer_rules
 
     @property
     def consumer_group_counts(self) -> Counter[str]:

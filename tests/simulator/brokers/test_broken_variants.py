@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.simulator.brokers import broken_groups as groups
 from tests.simulator.brokers import broken_replication as replication
 from tests.simulator.brokers import broken_variants as broken
 from tests.simulator.brokers import broken_workloads as workloads
@@ -94,8 +95,12 @@ VARIANTS: dict[Callable[[Patch], None], tuple[Callable[[], None], str]] = {
 
 OF_WORKLOADS: dict[Callable[[Patch], None], tuple[str, int, int, str]] = {
     workloads.forget_what_was_committed_before: (GROUPS, 1, 0, "committed offsets"),
-    workloads.load_to_the_high_watermark: (GROUPS, 1, 3, "committed offsets"),
-    workloads.let_a_replaced_static_member_go_on: (GROUPS, 1, 33, "static members are fenced"),
+    workloads.load_to_the_high_watermark: (GROUPS, 1, 3, "the group's epoch rises"),
+    workloads.let_a_replaced_static_member_go_on: (GROUPS, 1, 38, "static members are fenced"),
+    groups.give_away_what_has_an_owner: (GROUPS, 1, 4, "NoDoubleClientAssignment"),
+    groups.end_sessions_early: (GROUPS, 1, 1, "NoDoubleClientAssignment"),
+    groups.let_stale_members_commit: (GROUPS, 1, 1, "stale members"),
+    groups.forget_the_epoch: (GROUPS, 1, 1, "the group's epoch rises"),
     workloads.serve_open_transactions: (TRANSACTIONS, 1, 0, "aborted is never seen"),
     workloads.list_no_aborted_transactions: (TRANSACTIONS, 1, 0, "aborted is never seen"),
     workloads.answer_before_the_decision: (TRANSACTIONS, 1, 4, "commits count"),

@@ -13,12 +13,18 @@ from zab.simulator.brokers.workload import COMPACTION, FOCUSES, GROUPS, TRANSACT
 from zab.simulator.world.scope import ScopeError
 
 REACHED = {
-    GROUPS: ("assignments of groups", "commits acknowledged", "committed offsets fetched"),
+    GROUPS: (
+        *("assignments of groups", "commits acknowledged", "committed offsets fetched"),
+        *("heartbeats of groups answered", "partitions taken"),
+    ),
     TRANSACTIONS: ("transactions committed", "transactions aborted", "producers fenced", "committed records read"),
     COMPACTION: ("writes of keys acknowledged", "passes over keys"),
 }
 RARE = {
-    GROUPS: ("commits refused", "static members fenced"),
+    GROUPS: (
+        *("commits refused", "static members fenced", "members that are out", "groups described"),
+        *("members told UNKNOWN_MEMBER_ID", "members told STALE_MEMBER_EPOCH", "members told FENCED_MEMBER_EPOCH"),
+    ),
     TRANSACTIONS: ("producers crashed", "twins of producers", "transformers fenced", "unstable offsets"),
     COMPACTION: ("tombstones gone",),
 }

@@ -30,6 +30,7 @@ from functools import partial
 from typing import Final
 
 from zab.kafka.errors import ErrorCode
+from zab.partition.consumer_groups.heartbeat import Rules
 from zab.partition.coordinator.coordinator import Coordinator
 from zab.partition.coordinator.effects import Token
 from zab.partition.groups.classic_members import on_classic_due
@@ -121,6 +122,11 @@ class GroupCoordinator(Coordinator[LoadingPartition, OffsetsPartition]):
         """When `advance` has something to do, in ms of the monotonic clock."""
         due = self._context.deadlines.next_due()
         return self._expiry.due if due is None else min(due, self._expiry.due)
+
+    @property
+    def consumer_rules(self) -> Rules:
+        """What holds for all groups of KIP-848."""
+        return self._context.consumer_rules
 
     def state_counts(self) -> Counter[str]:
         """How many classic groups are in each state."""

@@ -58,6 +58,8 @@ class Surroundings(Protocol):
 
     def is_newest(self, topic: str, topic_id: bytes) -> bool: ...
 
+    def coordinates(self, broker: int, group: str) -> bool: ...
+
 
 @attrs.define(eq=False)
 class _Asked:

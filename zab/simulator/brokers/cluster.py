@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 
+from zab.kafka.coordinator_records import partition_for
+from zab.partition.controller.znodes import PartitionState, TopicPartition, state_path
+from zab.partition.image.cluster_image import CONSUMER_OFFSETS
 from zab.partition.log.checkpoints import META_PROPERTIES, parse_meta_properties
 from zab.partition.settings.broker_config import BrokerConfig, read_config
 from zab.simulator.brokers.client import Client
@@ -99,6 +102,13 @@ class BrokerCluster(Cluster):
     def is_newest(self, topic: str, topic_id: bytes) -> bool:
         """Whether no newer topic of the name has come."""
         return self.observer.newest.get(topic) == topic_id
+
+    def coordinates(self, broker: int, group: str) -> bool:
+        """Whether the coordination service says that this broker leads the partition in which the group lives."""
+        number = partition_for(group, self.configs[broker].groups.offsets_partition_count)
+        where = TopicPartition(CONSUMER_OFFSETS, number)
+        data = self.service.tree.data(state_path(where))
+        return data is not None and PartitionState.decode(where, data, 0).leader == broker
 
     def _boot(self, sid: int) -> BrokerProcess:
         machine = self.machines[sid]

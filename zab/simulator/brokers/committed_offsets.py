@@ -24,6 +24,7 @@ import attrs
 
 from zab.kafka.errors import ErrorCode
 from zab.simulator.brokers.judge import Judge, Key
+from zab.simulator.brokers.ownership import Ownership
 from zab.simulator.world.verdict import SafetyError
 
 NEVER = 1 << 62
@@ -33,6 +34,7 @@ REFUSALS = frozenset(
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.FENCED_INSTANCE_ID,
         ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.STALE_MEMBER_EPOCH,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
@@ -97,6 +99,8 @@ class GroupJudge:
     newest: dict[Place, int] = attrs.Factory(dict)
     """The highest time at which an acknowledged commit began."""
     count: int = 0
+    ownership: Ownership = attrs.Factory(lambda self: Ownership(self.judge.counts), takes_self=True)
+    """What members of KIP-848's protocol own."""
 
     def of(self, group: str) -> Group:
         """What is known of a group."""

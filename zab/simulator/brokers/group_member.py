@@ -12,6 +12,7 @@ Not here: how the leader assigns (`assignors`), what has to be true (`committed_
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import attrs
@@ -59,6 +60,18 @@ CRASH_SHARE, LEAVE_SHARE, PAUSE_SHARE, REJOIN_SHARE = 0.01, 0.01, 0.01, 0.01
 
 
 @attrs.frozen(kw_only=True)
+class AssignedStyle:
+    """How a member of KIP-848's protocol behaves (`assigned_member`)."""
+
+    version: int
+    """The version of its heartbeats; from 1 on it names itself."""
+    heartbeat_ms: int
+    regex: str | None
+    """None: it subscribes by names. Else from version 1 on only."""
+    assignor: str | None
+
+
+@attrs.frozen(kw_only=True)
 class Style:
     """How the members of one client behave."""
 
@@ -72,6 +85,8 @@ class Style:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     poll_gap_us: int
+    assigned: AssignedStyle | None = None
+    """Not None: the coordinator assigns."""
 
     @property
     def protocol(self) -> str:
@@ -150,15 +165,29 @@ class GroupMember:
             return
         if crashes:
             self.crash()
-        elif leaves and self.style.instance_id is None:
+        elif leaves and self.may_leave:
             yield from self._leave()
         elif rests:
-            self._resting_until = self.now + int(self.style.session_timeout_ms * MS * (0.5 + 2 * self.rng.random()))
-            yield Sleep(self._resting_until - self.now)
-            yield from self.commit()
+            yield from self._rest()
         else:
-            self.must_join |= joins
+            if joins:
+                self._rejoin()
             yield from self.work()
+
+    @property
+    def may_leave(self) -> bool:
+        """Whether it may tell the group that it goes; static members of the classic protocol do not."""
+        return self.style.instance_id is None
+
+    def _rest(self) -> Script[None]:
+        """Do nothing for a while, and then what it was about to do."""
+        self._resting_until = self.now + int(self.style.session_timeout_ms * MS * (0.5 + 2 * self.rng.random()))
+        yield Sleep(self._resting_until - self.now)
+        yield from self.commit()
+
+    def _rejoin(self) -> None:
+        """Join again, for no reason that others know."""
+        self.must_join = True
 
     def _beat(self) -> Script[None]:
         while not self.is_over:
@@ -287,21 +316,11 @@ class GroupMember:
             if self.must_join and self.generation < 0:
                 return False
             expected = {each: self.judge.expectation(self.place(each)) for each in wanted}
-            body = OffsetFetchRequest(
-                group_id=self.style.group,
-                topics=tuple(
-                    OffsetFetchRequestTopic(
-                        name=topic, partition_indexes=tuple(index for name, index in wanted if name == topic)
-                    )
-                    for topic in sorted({topic for topic, _ in wanted})
-                ),
-                require_stable=True,
-            )
-            answer = yield from self.ask(body, OFFSET_FETCH_VERSION)
-            if answer is None or answer.error_code:
+            topics = yield from self.fetch_offsets(wanted)
+            if topics is None:
                 yield self.client.pause(BACKOFF_US)
                 continue
-            for topic in answer.topics:
+            for topic in topics:
                 for each in topic.partitions:
                     partition = (topic.name, each.partition_index)
                     if each.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
@@ -315,6 +334,19 @@ class GroupMember:
                 yield self.client.pause(BACKOFF_US)
         return False
 
+    def fetch_offsets(self, wanted: Iterable[Partition]) -> Script[Any]:
+        """Ask what is committed for these partitions: the topics of the answer; None: there is none."""
+        body = OffsetFetchRequest(
+            group_id=self.style.group,
+            topics=tuple(
+                OffsetFetchRequestTopic(name=topic, partition_indexes=indexes)
+                for topic, indexes in by_topic(wanted).items()
+            ),
+            require_stable=True,
+        )
+        answer = yield from self.ask(body, OFFSET_FETCH_VERSION)
+        return None if answer is None or answer.error_code else answer.topics
+
     def place(self, partition: Partition) -> tuple[str, str, int]:
         return self.style.group, *partition
 
@@ -327,25 +359,37 @@ class GroupMember:
         offsets = {each: position for each, position in self.positions.items() if position >= 0}
         if not offsets or self.generation < 0:
             return
+        generation = self.generation_of_commit()
         commits = {
-            each: self.judge.commits_now(self.now, self.place(each), position, self.generation, self.instance)
+            each: self.judge.commits_now(self.now, self.place(each), position, generation, self.instance)
             for each, position in offsets.items()
         }
         topics = sorted({topic for topic, _ in offsets})
         body = OffsetCommitRequest(
             group_id=self.style.group,
-            generation_id_or_member_epoch=self.generation,
+            generation_id_or_member_epoch=generation,
             member_id=self.member_id,
             group_instance_id=self.style.instance_id,
             topics=tuple(OffsetCommitRequestTopic(name=name, partitions=_of(name, commits)) for name in topics),
         )
-        answer = yield from self.ask(body, COMMIT_VERSION)
+        answer = yield from self.ask(body, self.commit_version)
         for topic in () if answer is None else answer.topics:
             for each in topic.partitions:
                 partition = (topic.name, each.partition_index)
                 error = ErrorCode(each.error_code)
+                if error is ErrorCode.NONE:
+                    self.accepted(partition, commits[partition])
                 self.judge.answered(self.now, self.place(partition), commits[partition], error)
                 self.take(error)
+
+    commit_version = COMMIT_VERSION
+
+    def generation_of_commit(self) -> int:
+        """The generation that it names."""
+        return self.generation
+
+    def accepted(self, partition: Partition, commit: Commit) -> None:
+        """The coordinator has taken the commit."""
 
     # --------------------------------------------------------------------------------------------------------- records
 
@@ -404,6 +448,14 @@ class GroupMember:
                 found += [each for each in decode_records(content, at) if each.offset >= position]
                 position = header.last_offset + 1
         return found
+
+
+def by_topic(partitions: Iterable[Partition]) -> dict[str, tuple[int, ...]]:
+    """The partitions of each topic, sorted."""
+    found: dict[str, tuple[int, ...]] = {}
+    for topic, index in sorted(partitions):
+        found[topic] = (*found.get(topic, ()), index)
+    return found
 
 
 def _of(topic: str, commits: dict[Partition, Commit]) -> tuple[OffsetCommitRequestPartition, ...]:

@@ -36,6 +36,7 @@ from zab.partition.replica.record_search import RecordSearch, find_record
 from zab.partition.requests.connection import ClientConnection, Closing
 from zab.partition.settings.broker_config import BrokerConfig
 from zab.partition.turn import BrokerTurn, Ports
+from zab.simulator.brokers.expressions import topic_regex
 from zab.simulator.coordination.service import CoordinationService
 from zab.simulator.coordination.session import CoordinationSession
 from zab.simulator.world.disk import PowerLossError
@@ -155,6 +156,7 @@ class BrokerProcess(Process):
             config, self._controller(known), rng, machine.now_ms, machine.wall_ms(), machine.disk.free_bytes
         )
         self.broker.observe = self._observe
+        self.broker.consumer_rules.regex_of = topic_regex
         self._log_thread: LogThread[FileEffect, Input] = LogThread(self, self.files, self._post, self._post)
         self._jobs = JobThread(self)
         self.session = CoordinationSession(self, service, config.broker.session_timeout_ms, self._post)

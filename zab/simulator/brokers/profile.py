@@ -118,7 +118,8 @@ def with_brokers(profile: Profile, brokers: int) -> Profile:
 
 def with_workload(profile: Profile, focus: str) -> Profile:
     """This profile with groups, transactions and keys, as its seed says; with a focus only this, and nothing plain."""
-    work = workload.draw(Random(f"{profile.seed}/workload/{profile.brokers}"), profile.brokers, focus)
+    rng, protocols = (Random(f"{profile.seed}/{what}/{profile.brokers}") for what in ("workload", "protocols"))
+    work = workload.draw(rng, protocols, profile.brokers, focus)
     lines = profile.lines + "".join(f"{name}={value}\n" for name, value in work.lines.items())
     topics = (*profile.topics, *work.topics)
     # What groups, transactions and keys promise they promise while the logs are there: their judges know of no losses.

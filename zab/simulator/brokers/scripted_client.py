@@ -136,6 +136,10 @@ class ScriptedClient(Client):
             self._coordinators.pop((kind, key), None)
         return answer
 
+    def coordinator(self, kind: int, key: str) -> int | None:
+        """The broker that `call` would ask; None: it would look for it."""
+        return self._coordinators.get((kind, key))
+
     def leader(self, topic: str, index: int) -> Script[Leader | None]:
         """The leader of this partition; None: nobody says it now."""
         if (topic, index) not in self._leaders:

@@ -20,10 +20,11 @@ from typing import Final, TypeVar
 import attrs
 
 from zab.simulator.brokers.administrator import TopicPlan
+from zab.simulator.brokers.assigned_member import AssignedClient
 from zab.simulator.brokers.client import Client, Surroundings
 from zab.simulator.brokers.committed_offsets import GroupJudge
 from zab.simulator.brokers.committed_reader import CommittedReader
-from zab.simulator.brokers.group_member import GroupClient, Style
+from zab.simulator.brokers.group_member import AssignedStyle, GroupClient, Style
 from zab.simulator.brokers.judge import Key
 from zab.simulator.brokers.key_clients import KeyProducer, KeyReader
 from zab.simulator.brokers.keys import KeyJudge
@@ -40,6 +41,8 @@ GROUPS: Final = "groups"
 TRANSACTIONS: Final = "transactions"
 COMPACTION: Final = "compaction"
 FOCUSES: Final = (GROUPS, TRANSACTIONS, COMPACTION)
+ASSIGNED_SHARE: Final = 0.5
+"""How many groups have KIP-848's protocol."""
 SHARE: Final = 0.25
 """How many runs have each of them."""
 GROUP_TOPIC, TRANSACTION_TOPIC, KEY_TOPIC = "g", "x", "k"
@@ -72,11 +75,13 @@ class Workload:
         return any(each.name == topic for each in self.topics)
 
 
-def draw(rng: Random, brokers: int, focus: str = "") -> Workload:
-    """The workload of a seed for so many brokers; with a focus it has this and nothing else."""
+def draw(rng: Random, protocols: Random, brokers: int, focus: str = "") -> Workload:
+    """The workload of a seed for so many brokers; with a focus it has this and nothing else. `protocols` decides which
+    groups have KIP-848's, and what becomes of them; all else of a seed is as it was before there were any."""
     drawn = [each for each in FOCUSES if rng.random() < SHARE]
     has = [focus] if focus else drawn
     members = _members(rng) if GROUPS in has else ()
+    members, settings = _assigned(protocols, members)
     producers = _producers(rng) if TRANSACTIONS in has else ()
     transformers = _transformers(rng) if TRANSACTIONS in has and rng.random() < 0.6 else ()
     topics = list[TopicPlan]()
@@ -88,7 +93,7 @@ def draw(rng: Random, brokers: int, focus: str = "") -> Workload:
         topics.append(_compacted(_topic(rng, KEY_TOPIC, COMPACTION, brokers), rng))
     return Workload(
         topics=tuple(topics),
-        lines=_lines(rng),
+        lines=_lines(rng) | settings,
         members=members,
         producers=producers,
         transformers=transformers,
@@ -158,6 +163,32 @@ def _member(rng: Random, group: str, number: int, *, is_cooperative: bool) -> St
     )
 
 
+def _assigned(rng: Random, members: tuple[Style, ...]) -> tuple[tuple[Style, ...], dict[str, object]]:
+    """The members, those of some groups with KIP-848's protocol; and the settings that these need."""
+    groups = {each: rng.random() < ASSIGNED_SHARE for each in sorted({each.group for each in members})}
+    if not any(groups.values()):
+        return members, {}
+    session_ms, heartbeat_ms = rng.choice((1_500, 4_000)), rng.choice((200, 500))
+    settings: dict[str, object] = {
+        "group.consumer.session.timeout.ms": session_ms,
+        "group.consumer.heartbeat.interval.ms": heartbeat_ms,
+    }
+    return tuple(
+        _with_assignor(rng, each, session_ms, heartbeat_ms) if groups[each.group] else each for each in members
+    ), settings
+
+
+def _with_assignor(rng: Random, style: Style, session_ms: int, heartbeat_ms: int) -> Style:
+    version = rng.choice((0, 1, 1))
+    assigned = AssignedStyle(
+        version=version,
+        heartbeat_ms=heartbeat_ms,
+        regex=rng.choice((None, None, f"{GROUP_TOPIC}|later", "[a-j]+")) if version else None,
+        assignor=rng.choice((None, None, "uniform", "range")),
+    )
+    return attrs.evolve(style, session_timeout_ms=session_ms, assigned=assigned)
+
+
 def _producers(rng: Random) -> tuple[TransactionStyle, ...]:
     return tuple(_of_transactions(rng, f"id{number}") for number in range(rng.randint(1, 3)))
 
@@ -202,7 +233,8 @@ class Work:
         producers = [self._producer(topic, *next(numbers)) for topic in work.topics if topic.use == GROUPS]
         for style in work.members:
             each = next(numbers)
-            self._clients.append(GroupClient(*each, judge=self.groups, style=style, delay_us=_delay_us(each[2])))
+            kind = GroupClient if style.assigned is None else AssignedClient
+            self._clients.append(kind(*each, judge=self.groups, style=style, delay_us=_delay_us(each[2])))
         for transactions in work.producers:
             self._clients.append(TransactionalProducer(*next(numbers), judge=self.transactions, style=transactions))
         for style, transactions in work.transformers:
@@ -282,7 +314,10 @@ class Work:
         """How many records each group has not consumed."""
         of_groups = {key: where for key, where in keys.items() if where[0] == GROUP_TOPIC}
         groups = sorted({client.style.group for client in self._of(GroupClient)})
-        return {f"{group} has not consumed": self.groups.lag(group, of_groups) for group in groups}
+        found = {f"{group} has not consumed": self.groups.lag(group, of_groups) for group in groups}
+        assigned = sorted({client.style.group for client in self._of(AssignedClient)})
+        owned = self.groups.ownership.unowned
+        return found | {f"{group} has without one owner": owned(group, of_groups.values()) for group in assigned}
 
     def _unread(self, keys: Mapping[Key, tuple[str, int]]) -> int:
         """The partitions with transactions that are not read to their end."""
