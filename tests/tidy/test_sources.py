@@ -14,7 +14,7 @@ import pytest
 from tests.tidy.sources import ROOT, SOURCES, TESTS, at, imports, parsed, report, text_of
 from tests.tidy.torn import indent, torn_lists, torn_tables
 
-FILE_LINES_MAX = 700
+FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 ASSERTS_PER_1000_LINES_MIN = 30
 TOP_LEVEL_ENTRIES_MAX = 22

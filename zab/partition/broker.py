@@ -54,7 +54,6 @@ from zab.partition.own_controller import NOT_REGISTERED, OwnController
 from zab.partition.proposals import Proposals
 from zab.partition.quotas.client_quotas import THROTTLE_MS_MAX, ClientQuotas
 from zab.partition.replica.fetcher import Fetchers
-from zab.partition.replica.record_search import Found, RecordSearch
 from zab.partition.replica.replica import Replica
 from zab.partition.requests.acls import AclRequests
 from zab.partition.requests.asking_controller import AskingController
@@ -74,6 +73,7 @@ from zab.partition.requests.permissions import Permissions
 from zab.partition.requests.placement import PlacementRequests
 from zab.partition.requests.produce import ProduceRequests
 from zab.partition.requests.producer_ids import ProducerIds
+from zab.partition.requests.record_searches import RecordSearches
 from zab.partition.requests.replicas import Replicas
 from zab.partition.requests.request import Ready, Request
 from zab.partition.requests.scram_users import ScramUserRequests
@@ -118,8 +118,7 @@ class Broker:
         self._effects = Effects()
         self.meters = Meters()
         self._waiting = WaitingRequests(now)
-        self._searches: dict[int, Callable[[Found | ErrorCode], None]] = {}
-        self._search_count = 0
+        self._searches = RecordSearches()
         self._touched: dict[Replica, None] = {}
         """Replicas to which something happened in this turn."""
         self._ready: Ready = {}
@@ -211,7 +210,7 @@ class Broker:
             self._touch,
             self._fetch_sessions,
         )
-        offsets = OffsetRequests(self.replicas, self._search, self._wait, self._touch)
+        offsets = OffsetRequests(self.replicas, self._searches.begin, self._wait, self._touch)
         mutations = MutationQuotas(self._throttling, lambda: self._metadata.image, broker.partition_count)
         placement = PlacementRequests(self._asking, self.replicas, broker.log_directory, free_bytes)
         return {
@@ -288,7 +287,7 @@ class Broker:
                 case Failed(token, reason):
                     self._local.stored(token, reason)
                 case RecordFound(token, result):
-                    self._searches.pop(token)(result)
+                    self._searches.end(token, result)
                 case PartLoaded():
                     self._coordinators.loaded(given)
                 case Cleaned():
@@ -370,6 +369,7 @@ class Broker:
         effects.reports += [*self._local.notes, *self._coordinators.take_notes()]
         effects.loads += self._coordinators.take_loads()
         effects.cleans, self._cleaning.jobs = self._cleaning.jobs, []
+        effects.searches, self._searches.begun = self._searches.begun, []
         effects.reports += self._cleaning.notes
         self._cleaning.notes = []
         self._local.effects, self._local.notes = [], []
@@ -442,12 +442,6 @@ class Broker:
             self._coordinators.settle()
             has_settled = self._waiting.settle(self._now)
         self._proposals.send(self._now)
-
-    def _search(self, search: RecordSearch, found: Callable[[Found | ErrorCode], None]) -> None:
-        """Begin to look for a record."""
-        self._search_count += 1
-        self._searches[self._search_count] = found
-        self._effects.searches.append((self._search_count, search))
 
     @property
     def consumer_rules(self) -> Rules:

@@ -31,7 +31,8 @@ from zab.kafka.primitives import Uuid
 from zab.partition.consumer_groups.state import JOINS, LEAVES, LEAVES_FOR_A_WHILE
 from zab.simulator.brokers.assignors import Partition
 from zab.simulator.brokers.committed_offsets import Commit, GroupJudge
-from zab.simulator.brokers.group_member import GroupClient, GroupMember, Style, by_topic
+from zab.simulator.brokers.group_client import GroupClient
+from zab.simulator.brokers.group_member import GroupMember, Style, by_topic
 from zab.simulator.brokers.ownership import OwnedCommit, Owner
 from zab.simulator.brokers.scripted_client import BACKOFF_US, OF_GROUP, Script, ScriptedClient, Sleep
 from zab.simulator.world.schedule import MS

@@ -18,7 +18,8 @@ from zab.kafka.messages.transactions import (
 from zab.partition.records.record import Record
 from zab.simulator.brokers.assignors import Partition
 from zab.simulator.brokers.committed_offsets import Commit, GroupJudge
-from zab.simulator.brokers.group_member import GroupClient, GroupMember
+from zab.simulator.brokers.group_client import GroupClient
+from zab.simulator.brokers.group_member import GroupMember
 from zab.simulator.brokers.scripted_client import BACKOFF_US, MOVED, Script
 from zab.simulator.brokers.transactional_producer import AbortingError, FencedError, Style, Transactions
 from zab.simulator.brokers.transactions import Attempt, TransactionJudge

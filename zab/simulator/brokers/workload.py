@@ -24,7 +24,8 @@ from zab.simulator.brokers.assigned_member import AssignedClient
 from zab.simulator.brokers.client import Client, Surroundings
 from zab.simulator.brokers.committed_offsets import GroupJudge
 from zab.simulator.brokers.committed_reader import CommittedReader
-from zab.simulator.brokers.group_member import AssignedStyle, GroupClient, Style
+from zab.simulator.brokers.group_client import GroupClient
+from zab.simulator.brokers.group_member import AssignedStyle, Style
 from zab.simulator.brokers.judge import Key
 from zab.simulator.brokers.key_clients import KeyProducer, KeyReader
 from zab.simulator.brokers.keys import KeyJudge
