@@ -65,7 +65,7 @@ test: $(VENV)/test.stamp $(VENV)/share/zab/spark-classes.jsa
 # engine, the tests of aiozk and of kazoo. Where they cannot be had, those tests are skipped, and say so.
 test-rest: $(VENV)/test.stamp $(CLASSES)
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory clients || echo "goes on without: make clients"; fi
-	$(BIN)/python -m pytest -n $(WORKERS) --downloads -m '$(LEFT_OUT)'
+	$(BIN)/python -m pytest -n $(WORKERS) --durations=20 --durations-min=10 --downloads -m '$(LEFT_OUT)'
 
 test-all: $(VENV)/test.stamp $(CLASSES)
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory clients || echo "goes on without: make clients"; fi
