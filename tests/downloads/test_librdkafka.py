@@ -58,6 +58,8 @@ ADMINISTRATION = (
     *("DescribeTopics", "DescribeCluster", "ConsumerGroupOffsets", "Scram"),
 )
 """Parts of 0081, by words in their names. Those that set what is not there are left out."""
+TRIES = 4
+"""How often a part that failed is run again."""
 TOOLS = {
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
     "kafka-acls.sh": "kafka.admin.AclCommand",
@@ -141,9 +143,10 @@ def test_its_own_tests_pass_except_for_what_is_not_there(runner: Runner) -> None
 
 def test_its_own_tests_of_administration_pass_except_for_what_is_not_there(runner: Runner) -> None:
     states = {part: runner.states("0081", part).get("0081_admin", "FAILED") for part in ADMINISTRATION}
-    for part in [part for part, state in states.items() if state == "FAILED"]:
-        # It measures times, too.
-        states[part] = runner.states("0081", part).get("0081_admin", "FAILED")
+    for _ in range(TRIES):
+        # It wants deletions within 1.5 s, which a busy machine does not always give.
+        for part in [part for part, state in states.items() if state == "FAILED"]:
+            states[part] = runner.states("0081", part).get("0081_admin", "FAILED")
     assert states == dict.fromkeys(ADMINISTRATION, "PASSED")
 
 

@@ -34,9 +34,10 @@ from zab.cli.servers.local_ensemble import OFFSETS
 from zab.host.files.secret_file import make_secret_file
 from zab.testing.kit.ports import free_ports_in_a_row
 
-TURN_US_MAX = 50_000
+TURN_US_MAX = 100_000
 """The limit of processor time. A slice is 20 ms at most, and a turn may have a little of several; where others run on
-the same cores, the same work counts for up to twice as much. Work without bound takes hundreds."""
+the same cores, the same work counts for several times as much: 74 ms were seen while thirty processes waited for two
+cores. Work without bound takes hundreds; `make bench-attacked` holds the bound on a quiet machine."""
 MEMORY_MB_MAX = 96
 """So much more than before an attack a member may have while it lasts, unless the attack says otherwise."""
 DESCRIPTORS_MORE_MAX = 2
