@@ -9,7 +9,7 @@ from zab.partition.replica.record_search import Found, RecordSearch
 
 
 class RecordSearches:
-    """`begun` are those that the host is asked for next, by their tokens: whoever hands them over empties it."""
+    """`begun`: the searches that the host is asked for next, with their tokens. The broker hands them over."""
 
     def __init__(self) -> None:
         self.begun: list[tuple[int, RecordSearch]] = []
