@@ -25,7 +25,9 @@ def test_long_storms(seed):
 
 @pytest.mark.hunt
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(1000, 1100, 25))
+@pytest.mark.parametrize(
+    "start", [1000, *(pytest.param(start, marks=pytest.mark.long) for start in (1025, 1050, 1075))]
+)
 def test_many_storms(start):
     for seed in range(start, start + 25):
         run(seed, brokers=3, steps=900)

@@ -17,7 +17,8 @@ from zab.simulator.brokers.simulation import run, shrink
 from zab.simulator.world.scope import Kept, ScopeError
 from zab.simulator.world.verdict import SafetyError
 
-SEEDS = 12
+FEW = (1, 2, 3, 4)
+MORE = (0, *range(5, 12))
 REPLACES_DISKS = 1237
 DELETES_TOPICS = 1051
 """Seeds with a fault that few have."""
@@ -26,7 +27,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.mark.hunt
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.long), *range(1, SEEDS)])
+@pytest.mark.parametrize("seed", [*FEW, *(pytest.param(seed, marks=pytest.mark.long) for seed in MORE)])
 def test_a_seed_is_good(seed: int) -> None:
     report = run(seed)
     assert report.counts["partitions read whole"] > 0
@@ -49,10 +50,10 @@ def test_the_same_seed_is_the_same_run_in_every_process() -> None:
     here = run(3).hash
     assert here != run(4).hash
     program = "from zab.simulator.brokers.simulation import run; print(run(3).hash)"
-    for salt in ("1", "2"):
-        environment = {**os.environ, "PYTHONHASHSEED": salt, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
-        assert done.stdout.decode().strip() == here
+    salt = "1" if os.environ.get("PYTHONHASHSEED") == "2" else "2"
+    environment = {**os.environ, "PYTHONHASHSEED": salt, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
+    assert done.stdout.decode().strip() == here
 
 
 @pytest.mark.slow

@@ -41,7 +41,7 @@ def reached(focus: str, seeds: Iterable[int], brokers: int | None = None) -> Cou
 @pytest.mark.slow
 @pytest.mark.parametrize("focus", FOCUSES)
 def test_a_seed_is_good(focus: str) -> None:
-    counts = reached(focus, range(3), brokers=1)
+    counts = reached(focus, [1], brokers=1)
     for what in REACHED[focus]:
         assert counts[what], what
 

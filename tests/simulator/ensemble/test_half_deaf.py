@@ -15,7 +15,9 @@ KEPT_TICKS = 30
 
 
 @pytest.mark.parametrize("is_mute", [False, True], ids=["deaf", "mute"])
-@pytest.mark.parametrize(("voters", "lost"), [(3, 2), (5, 4), (5, 3)], ids=["3", "5", "5-some"])
+@pytest.mark.parametrize(
+    ("voters", "lost"), [(3, 2), (5, 3), pytest.param(5, 4, marks=pytest.mark.long)], ids=["3", "5-some", "5"]
+)
 def test_a_leader_that_is_half_deaf_loses_the_lead_for_good(
     monkeypatch: pytest.MonkeyPatch, voters: int, lost: int, is_mute: bool
 ) -> None:

@@ -19,7 +19,7 @@ from zab.simulator.ensemble.simulation import run
 from zab.simulator.world.verdict import SafetyError
 
 SEEDS = 300
-FEW_SEEDS = 30
+FEW_SEEDS = 15
 MERCILESS_SEEDS = 4
 
 REACHED = (
@@ -91,7 +91,7 @@ class LeavesAll:
         return leave
 
 
-@pytest.mark.parametrize(("seed", "is_asked"), [(20, True), (21, True), (22, False), (23, False)])
+@pytest.mark.parametrize(("seed", "is_asked"), [(20, True), (22, False)])
 def test_half_of_the_seeds_use_what_is_compiled(seed: int, is_asked: bool) -> None:
     tree, writes = LeavesAll(), LeavesAll()
     with using(tree, writes):
@@ -108,18 +108,11 @@ def test_ways_that_lead_to_different_runs_are_told(monkeypatch: pytest.MonkeyPat
 
 def test_the_same_seed_is_the_same_run_in_another_process_with_another_order_of_hashes() -> None:
     code = "from zab.simulator.ensemble.simulation import run; print([run(seed).hash for seed in (3, 11, 20)])"
-    printed = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        ).stdout.strip()
-        for hash_seed in ("1", "77")
-    }
-    assert printed == {str([run(seed).hash for seed in (3, 11, 20)])}
+    salt = "1" if os.environ.get("PYTHONHASHSEED") == "77" else "77"
+    environment = {**os.environ, "PYTHONHASHSEED": salt}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=300)
+    assert done.stdout.strip() == str([run(seed).hash for seed in (3, 11, 20)])
 
 
 def test_it_needs_no_trio_and_no_sockets() -> None:

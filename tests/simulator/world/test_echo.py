@@ -38,7 +38,7 @@ from zab.simulator.world.verdict import SafetyError, demand
 from zab.wire.frames import FrameReader, frame
 from zab.wire.handshake import NONCE_BYTES, Dialling, Listening, Party
 
-SEEDS = 20
+SEEDS = 8
 SIDS = (1, 2, 3)
 SECOND = 1000 * MS
 FAULT_TICKS = 120
@@ -309,8 +309,8 @@ def test_what_was_answered_is_never_lost() -> None:
 
 
 def test_the_same_seed_is_the_same_run() -> None:
-    assert len({EchoRun(3).run().trace.digest for _ in range(3)}) == 1
-    assert len({EchoRun(seed).run().trace.digest for seed in range(5)}) == 5
+    assert len({EchoRun(3).run().trace.digest for _ in range(2)}) == 1
+    assert len({EchoRun(seed).run().trace.digest for seed in range(3)}) == 3
     assert shrunk(3) is None, "a good run is not shrunk"
 
 

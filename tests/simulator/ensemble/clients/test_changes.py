@@ -28,7 +28,8 @@ from zab.simulator.world.schedule import MS
 from zab.simulator.world.sockets import CLOSED
 from zab.wire.frames import FrameReader, frame
 
-SEEDS = 30
+SEEDS = (3, 5, 7, 13, 14, 16, 19, 25)
+"""The purged logs of some are behind what followers ask for."""
 CATCH_UP_TICKS = 200
 REACHED = ("rows", "connections lost", "GIVEN", "OLDER", "from files", "LookBackSlice")
 """Each of these has to happen, or a run proves nothing."""
@@ -204,7 +205,7 @@ def test_each_change_is_told_once_whatever_happens(monkeypatch: pytest.MonkeyPat
         return real(self, effect)
 
     monkeypatch.setattr(Storage, "read_for_changes", read_for_changes)
-    for seed in range(SEEDS):
+    for seed in SEEDS:
         simulation = FollowedSimulation(seed)
         simulation.run()
         for follower in simulation.followers:

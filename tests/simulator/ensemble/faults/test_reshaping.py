@@ -24,12 +24,12 @@ SEEDS = 300
 @pytest.mark.slow
 def test_an_ensemble_that_is_another_one_all_the_time_keeps_every_promise() -> None:
     counts: Counter[str] = Counter()
-    for seed in range(10):
+    for seed in range(5):
         counts.update(run(seed, scope=RESHAPING).counts)
-    assert counts["configurations"] > 15
-    assert counts["fault: reconfigure_all"] > 15
-    assert counts["fault: install"] > 2
-    assert counts["writes acknowledged"] > 300
+    assert counts["configurations"] > 7
+    assert counts["fault: reconfigure_all"] > 7
+    assert counts["fault: install"] > 0
+    assert counts["writes acknowledged"] > 150
 
 
 def test_runs_of_this_kind_are_repeatable_and_others_than_those_of_their_seeds() -> None:
