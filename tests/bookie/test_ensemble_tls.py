@@ -16,11 +16,11 @@ import trio
 
 from tests.cli.commands import Run, run
 from tests.rigs.bookie import PROGRAM, BookieProcess, metadata_uri
-from tests.rigs.certificates import Certificates, client_store_lines
+from tests.rigs.certificates import Certificates
 from tests.rigs.login_files import digest_section, private_file
 from tests.rigs.processes import ended
+from tests.rigs.secured_member import SecuredMember, secured_member
 from tests.rigs.waiting import PATIENCE_SECONDS, until
-from tests.rigs.zab_server import zab_servers
 from zab.bookie.auto_recovery import serve
 from zab.bookie.config_file import read_settings
 from zab.client import Acl, NoAuthError, Permission, SaslLogin, Tls, connect
@@ -44,12 +44,9 @@ SECURED = {BY_BOOKIES, OF_CERTIFICATE, BY_ALL}
 
 
 @attrs.frozen
-class Ensemble:
-    """One member, with a port in clear and one for TLS alone, and what a client of it needs."""
+class Ensemble(SecuredMember):
+    """One member, and what its bookies and clients need."""
 
-    certificates: Certificates
-    plain: str
-    secure: str
     password_file: Path
 
     @property
@@ -87,20 +84,9 @@ def login_file(path: Path, password: str = PASSWORD) -> Path:
 @pytest.fixture(scope="module")
 def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
     directory = tmp_path_factory.mktemp("ensemble")
-    certificates = Certificates(directory / "certificates")
-    certificates.client("bookie")
-    users = private_file(directory / "users.conf", digest_section("Server", user_bk=PASSWORD))
-    [secure] = free_ports(1)
-    lines = {
-        **client_store_lines(certificates.member("localhost", HOST)),
-        "secureClientPort": secure,
-        "secureClientPortAddress": HOST,
-        "ssl.clientAuth": "need",
-        "java.security.auth.login.config": str(users),
-    }
-    with zab_servers(1, directory=directory / "member", configuration=lines) as servers:
-        password_file = private_file(directory / "password", f"{PASSWORD}\n")
-        yield Ensemble(certificates, servers.hosts, f"{HOST}:{secure}", password_file)
+    password_file = private_file(directory / "password", f"{PASSWORD}\n")
+    with secured_member(directory, "bookie", "bk", PASSWORD) as member:
+        yield Ensemble(member.certificates, member.plain, member.secure, password_file)
 
 
 def process(directory: Path, hosts: str, settings: dict[str, object]) -> BookieProcess:
@@ -223,7 +209,7 @@ def test_the_doctor_comes_in_as_the_bookie_does(bookie: BookieProcess, run: Run)
     ("change", "said"),
     [
         ("password", "a session with the coordination service has ended"),
-        ("authority", "nobody whom this client believes vouches for its certificate"),
+        ("authority", "no authority that this client trusts signed its certificate"),
         ("clear", "no server of the coordination service is found"),
     ],
 )

@@ -12,14 +12,13 @@ import trio
 from confluent_kafka import Producer
 
 from tests.cli.commands import Run, run
-from tests.rigs.certificates import Certificates, client_store_lines
+from tests.rigs.certificates import Certificates
 from tests.rigs.kafka_broker import KafkaBroker
 from tests.rigs.login_files import digest_section, private_file
 from tests.rigs.processes import ended
+from tests.rigs.secured_member import SecuredMember, secured_member
 from tests.rigs.waiting import PATIENCE_SECONDS, until
-from tests.rigs.zab_server import zab_servers
 from zab.client import Acl, NoAuthError, Permission, SaslLogin, connect
-from zab.testing.kit.ports import HOST, free_ports
 
 __all__ = ["run"]
 
@@ -31,12 +30,8 @@ BY_ALL = Acl(Permission.READ, "world", "anyone")
 
 
 @attrs.frozen
-class Ensemble:
-    """One member, with a port in clear and one for TLS alone."""
-
-    certificates: Certificates
-    plain: str
-    secure: str
+class Ensemble(SecuredMember):
+    """One member, and what its brokers need."""
 
     def settings(self, jaas: Path, holder: str = "broker") -> list[str]:
         own = self.certificates.directory / holder
@@ -59,19 +54,8 @@ def login_file(path: Path, password: str) -> Path:
 @pytest.fixture(scope="module")
 def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
     directory = tmp_path_factory.mktemp("ensemble")
-    certificates = Certificates(directory / "certificates")
-    certificates.client("broker")
-    users = private_file(directory / "users.conf", digest_section("Server", user_kafka=PASSWORD))
-    [secure] = free_ports(1)
-    lines = {
-        **client_store_lines(certificates.member("localhost", HOST)),
-        "secureClientPort": secure,
-        "secureClientPortAddress": HOST,
-        "ssl.clientAuth": "need",
-        "java.security.auth.login.config": str(users),
-    }
-    with zab_servers(1, directory=directory / "member", configuration=lines) as servers:
-        yield Ensemble(certificates, servers.hosts, f"{HOST}:{secure}")
+    with secured_member(directory, "broker", "kafka", PASSWORD) as member:
+        yield Ensemble(member.certificates, member.plain, member.secure)
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +123,7 @@ def test_others_read_the_znodes_and_change_none(broker: KafkaBroker, ensemble: E
     ("change", "said"),
     [
         ("password", "a session with the coordination service has ended"),
-        ("authority", "nobody whom this client believes vouches for its certificate"),
+        ("authority", "no authority that this client trusts signed its certificate"),
         ("clear", "no server of the coordination service is found"),
     ],
 )

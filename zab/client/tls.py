@@ -34,7 +34,7 @@ _REASONS: Final = {
     ),
     **dict.fromkeys(
         ("TLSV1_ALERT_UNKNOWN_CA", "TLSV1_ALERT_DECRYPT_ERROR", "SSLV3_ALERT_CERTIFICATE_UNKNOWN"),
-        "it does not believe who vouches for the client's certificate",
+        "it does not trust the authority that signed the client's certificate",
     ),
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": "it says that the client's certificate has expired",
     "SSLV3_ALERT_CERTIFICATE_REVOKED": "it says that the client's certificate was revoked",
@@ -74,7 +74,7 @@ def _of_certificate(error: ssl.SSLCertVerificationError) -> str:
     if code in _OTHER_NAME:
         return f"its certificate is for another host: {message}"
     if code in _UNKNOWN_AUTHORITY:
-        return f"nobody whom this client believes vouches for its certificate ({message}): see the trust store"
+        return f"no authority that this client trusts signed its certificate ({message}): see the trust store"
     return f"its certificate is refused: {message}"
 
 

@@ -213,7 +213,7 @@ async def seal_at(store: LedgerStore, ledger: int, last: int) -> LedgerMetadata:
     NoSuchLedgerError, EntryLostError, ReadUnavailableError, DigestError."""
     metadata = await store.metadata(ledger)
     if metadata.is_closed:
-        raise AlreadyClosedError(f"it ends at {metadata.last}", ledger)
+        raise AlreadyClosedError("it is empty" if metadata.last == NONE else f"it ends at {metadata.last}", ledger)
     confirmed = metadata.last_fragment.first - 1
     if last < confirmed:
         raise NotConfirmedError(f"entry {confirmed} was confirmed: it cannot end before", ledger, confirmed)

@@ -161,7 +161,7 @@ def test_client_that_does_not_believe_the_server_is_understood(side, member):
     _, answer = side.feed(client.step(), FAR)
     with pytest.raises(ssl.SSLCertVerificationError):
         client.step(answer)
-    with pytest.raises(TlsError, match="does not believe"):
+    with pytest.raises(TlsError, match="does not trust this server"):
         side.feed(client.outgoing.read(), FAR)
 
 

@@ -55,7 +55,7 @@ _REASONS: Final = {
     "NO_SHARED_CIPHER": "it has no cipher in common with this server",
     **dict.fromkeys(
         ("TLSV1_ALERT_UNKNOWN_CA", "SSLV3_ALERT_CERTIFICATE_UNKNOWN", "SSLV3_ALERT_BAD_CERTIFICATE"),
-        "it does not believe this server's certificate",
+        "it does not trust this server's certificate",
     ),
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": "it says that this server's certificate has expired",
 }
