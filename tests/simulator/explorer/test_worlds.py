@@ -86,7 +86,7 @@ RIGHT = {
     "others have told of another ensemble": (OUTSIDERS, LEFT_OVER, {"propose"}),
 }
 LARGE = ("a voter is replaced by a new server", "others tell of another ensemble to who has nothing")
-"""Those of which a broken protocol is found in a few steps as well, below."""
+"""Each takes more than some seconds. Broken protocols are found in both within a few steps, below."""
 
 
 @pytest.mark.hunt

@@ -29,7 +29,7 @@ from zab.simulator.world.sockets import CLOSED
 from zab.wire.frames import FrameReader, frame
 
 SEEDS = (3, 5, 7, 13, 14, 16, 19, 25)
-"""The purged logs of some are behind what followers ask for."""
+"""In some of them logs are purged that followers have not read."""
 CATCH_UP_TICKS = 200
 REACHED = ("rows", "connections lost", "GIVEN", "OLDER", "from files", "LookBackSlice")
 """Each of these has to happen, or a run proves nothing."""
