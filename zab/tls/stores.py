@@ -121,8 +121,12 @@ def read_password(path: str, key: str) -> str:
 class Store:
     """One store file."""
 
-    def __init__(self, keys: StoreKeys, path: str, kind: str | None, password: str) -> None:
-        """`kind`: as from `kind_of`, or None to go by the name. Raises StoreError."""
+    def __init__(
+        self, keys: StoreKeys, path: str, kind: str | None, password: str, certificate: str | None = None
+    ) -> None:
+        """`kind`: as from `kind_of`, or None to go by the name. `certificate`: the file with the certificate of a key
+        in PEM; None: it is in the same one. Raises StoreError."""
+        self._certificate = certificate
         self._keys = keys
         self._path = path
         self._kind = kind or kind_of(path)
@@ -202,7 +206,7 @@ class Store:
     def _load_key(self, context: ssl.SSLContext) -> bool:
         data = self._read()
         if self._kind == "pem":
-            return self._load_pem(context, self._path, self._password)
+            return self._load_pem(context, self._path, self._password, self._certificate)
         key, chain = self._key_in(data)
         passing = secrets.token_hex(32)
         # mkstemp's mode is 0600, and the file is removed when the block ends.
@@ -245,8 +249,8 @@ class Store:
             data = self._read()
             return self._in_pem(data)[0] if self._kind == "pem" else self._key_in(data)[1][0]
 
-    def _load_pem(self, context: ssl.SSLContext, path: str, password: str) -> bool:
-        """Load a PEM file; return whether the key is encrypted."""
+    def _load_pem(self, context: ssl.SSLContext, path: str, password: str, certificate: str | None = None) -> bool:
+        """Load a key and its certificate in PEM; return whether the key is encrypted."""
         is_encrypted = False
 
         def give() -> str:
@@ -256,7 +260,7 @@ class Store:
 
         try:
             # Without a callback, OpenSSL would ask for a password at the terminal.
-            context.load_cert_chain(path, password=give)
+            context.load_cert_chain(certificate or path, path, password=give)
         except ssl.SSLError as error:
             if error.reason == "KEY_VALUES_MISMATCH":
                 reason = "its key does not belong to its certificate"

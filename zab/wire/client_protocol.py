@@ -52,6 +52,8 @@ class ClientProtocol(Generic[C]):
     none."""
     at_once: int
     """The value of `closing` for which pending output is dropped."""
+    secured: Callable[[str, int, str], C] | None = None
+    """As `connect`, for clients that speak TLS; None: `connect` is for all."""
 
 
 # What a service is told about its clients: inputs to its turns.

@@ -87,7 +87,11 @@ def until(server: Server, what) -> list:
 
 def secured(server: Server, context: ssl.SSLContext):
     """(the client's end, its connection). The client's side of the handshake is taken by turns with the server's."""
-    sock = dial(server)
+    return shaken(server, dial(server), context)
+
+
+def shaken(server: Server, sock: socket.socket, context: ssl.SSLContext):
+    """As `secured`, on a connection that is open."""
     sock.setblocking(False)
     tls = context.wrap_socket(
         sock, server_hostname="localhost", do_handshake_on_connect=False, suppress_ragged_eofs=False
@@ -440,3 +444,40 @@ def test_other_context_counts_from_the_next_handshake_on(server, policy, certifi
     assert newer.getpeercert() != tls.getpeercert()
     tls.sendall(b"as before")
     assert server.until(1) == [ClientBytes(connection, b"as before")]
+
+
+def test_tls_begins_on_a_connection_that_was_plain(policy, holder):
+    """To the service it is another connection, and what was sent before is sent in clear."""
+    with running(Server()) as server:
+        sock, plain = server.client()
+        give(plain, b"begin!")
+        server.turn(dirty=[plain])
+        server.clients.start_tls(plain, policy, server.now)
+        assert server.until(1) == [ClientClosed(plain)]
+        assert (server.clients.count, server.clients.handshakes.count) == (0, 1)
+        assert receive_exactly(sock, 6) == b"begin!"
+        tls, connection = shaken(server, sock, context_of(holder))
+        assert (connection.host, connection.port, connection.subject) == (plain.host, plain.port, "CN=alice")
+        tls.sendall(b"request")
+        assert server.until(1) == [ClientBytes(connection, b"request")]
+
+
+def test_tls_does_not_begin_while_there_is_output_in_clear(policy):
+    with running(Server()) as server:
+        _, plain = server.client(receive_buffer_bytes=4096)
+        give(plain, b"x" * 8 * MIB)
+        server.turn(dirty=[plain])
+        assert plain.unsent_bytes
+        server.clients.start_tls(plain, policy, server.now)
+        assert server.until(1) == [ClientClosed(plain)]
+        assert (server.clients.count, server.clients.handshakes.count) == (0, 0)
+
+
+def test_tls_does_not_begin_on_a_connection_that_is_gone(policy):
+    with running(Server()) as server:
+        sock, plain = server.client()
+        sock.close()
+        assert server.until(1) == [ClientClosed(plain)]
+        server.clients.start_tls(plain, policy, server.now)
+        assert server.turn() == []
+        assert server.clients.handshakes.count == 0

@@ -32,9 +32,8 @@ from zab.configuration.jaas import FILE_BYTES_MAX, JaasError, LoginModule, parse
 from zab.host.files.private_file import PrivateFileError, read_private
 from zab.host.files.watched_file import CERTIFICATES_KEPT, Reread, WatchedFile
 from zab.host.journal.journal import Journal
-from zab.host.tls.tls_stores import NamedStore, NamedStores
+from zab.host.tls.tls_stores import NamedStore, NamedStores, PortTls, dialling
 from zab.service.failure import CONFIG_ERROR, ServerFailedError
-from zab.tls.contexts import context_of_client, limit_versions
 from zab.tls.stores import StoreError
 
 DIGEST_LOGIN: Final = "org.apache.zookeeper.server.auth.DigestLoginModule"
@@ -165,16 +164,5 @@ def _stores_of(settings: EnsembleSettings) -> NamedStores:
 
 def _context_of(settings: EnsembleSettings, stores: NamedStores) -> ssl.SSLContext:
     """Raises StoreError."""
-    context = context_of_client()
-    limit_versions(context, settings.versions)
-    ciphers = of_openssl(settings.cipher_suites)
-    if ciphers:
-        context.set_ciphers(":".join(ciphers))
-    context.check_hostname = settings.checks_host
-    if stores.trust.path is None:
-        context.load_default_certs()
-    else:
-        stores.load_trusted(context)
-    if stores.key.path is not None:
-        stores.load_key(context)
-    return context
+    port = PortTls(stores, settings.versions, of_openssl(settings.cipher_suites))
+    return dialling(port, checks_host=settings.checks_host, shows_key=stores.key.path is not None)

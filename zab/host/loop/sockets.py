@@ -3,6 +3,7 @@
     receive(inputs)         reads 64 KiB per connection, until the turn's budget of bytes is used up
     notice_ends(inputs)     notices ended connections, while none may be read from
     flush(dirty)            sends the joined output of each connection once
+    start_tls(…)            begins TLS on a plain connection, in protocols whose clients ask for it
     accept()                at the end of a turn; new connections are inputs of the next turn, those with TLS when their
                             handshake is done (`handshakes`). Where a turn has room after it has read from all others,
                             `receive` accepts those without, and reads their greetings
@@ -76,6 +77,8 @@ class ClientSocket(PolledSocket, Generic[C]):
         self.queue = (
             SendQueue() if clients.files is None else SlicedQueue(clients.files, sock if self.copies_files else None)
         )
+        self.address = ("", 0)
+        """The numeric address of the client, and its port."""
         self.is_finished = False
         """Whether all is sent and the peer was told that nothing follows."""
         self.is_paused = False
@@ -270,13 +273,39 @@ class ClientSockets(Generic[C]):
             self.handshakes.add(sock, known, policy, now)
 
     def _admit(self, sock: socket.socket, address: tuple[str, int], side: TlsSide | None) -> None:
-        connection = self._protocol.connect(*address, "" if side is None else side.subject)
-        client = PlainSocket(self, sock, connection) if side is None else TlsSocket(self, sock, connection, side)
+        protocol = self._protocol
+        client: ClientSocket[C]
+        if side is None:
+            connection = protocol.connect(*address, "")
+            client = PlainSocket(self, sock, connection)
+        else:
+            connection = (protocol.secured or protocol.connect)(*address, side.subject)
+            client = TlsSocket(self, sock, connection, side)
+        client.address = address
         self._sockets[connection] = client
         self._loop.watch(client, READ)
         self._report(ClientConnected(connection))
         # Mostly its greeting is there already.
         client.line[client] = None
+
+    def start_tls(self, connection: C, policy: TlsPolicy, now: int) -> None:
+        """Begin TLS on a plain connection, whose service has agreed to that. To the service, the plain connection is
+        closed, and a new one is there once the handshake is done.
+
+        Nothing that was received before is taken into TLS: call it in the turn in which the client asked, after
+        `flush`. If the kernel has not taken all output by then, the connection is dropped.
+        """
+        client = self._sockets.get(connection)
+        if client is None:
+            return
+        self._report(ClientClosed(connection))
+        if client.queue.unsent_bytes:
+            self._drop(client)
+            return
+        del self._sockets[connection]
+        client.line.pop(client, None)
+        self._loop.release(client)
+        self.handshakes.add(client.socket, client.address, policy, now)
 
     # ----------------------------------------------------------------------------------------------------- receiving
 

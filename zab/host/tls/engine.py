@@ -78,10 +78,11 @@ class TlsSide:
         *("has_more", "is_closed", "is_ready", "subject"),
     )
 
-    def __init__(self, context: ssl.SSLContext, *, has_dialled: bool = False) -> None:
+    def __init__(self, context: ssl.SSLContext, *, has_dialled: bool = False, host: str | None = None) -> None:
+        """`host`: the one that was dialled, for contexts that check it."""
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=not has_dialled)
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=not has_dialled, server_hostname=host)
         self._has_begun = has_dialled
         self._waiting = b""
         self._at = 0
@@ -114,7 +115,7 @@ class TlsSide:
             self._waiting, self._at = self._waiting[self._at :] + data, 0
             return b"".join(self._read(limit_bytes)), self._outgoing.read()
         except ssl.SSLError as error:
-            raise TlsError(sentence_of(error), self._outgoing.read()) from None
+            raise TlsError(sentence_of(error), self._outgoing.read()) from error
 
     def _go_on(self) -> bytes:
         """Take one step of the handshake; returns the bytes to be sent."""
@@ -191,7 +192,7 @@ class TlsSide:
                 while view:
                     view = view[self._tls.write(view) :]
         except ssl.SSLError as error:
-            raise TlsError(sentence_of(error), self._outgoing.read()) from None
+            raise TlsError(sentence_of(error), self._outgoing.read()) from error
         return self._outgoing.read()
 
     def finish(self) -> bytes:

@@ -105,7 +105,7 @@ class MutualTls:
         except TlsError as error:
             key = self._settings.stores.key
             reason = f"the other members would refuse it, as this one does by its own trust store: {error}"
-            raise StoreError(f"{key.prefix}.location: {key.path}: {reason}") from None
+            raise StoreError(f"{key.keys.location}: {key.path}: {reason}") from None
         return contexts
 
     def _context(self, protocol: int) -> tuple[ssl.SSLContext, frozenset[bytes]]:

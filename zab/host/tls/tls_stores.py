@@ -20,13 +20,13 @@ import ssl
 from collections.abc import Callable
 from typing import TypeVar
 
-from attrs import field, frozen
+from attrs import Factory, field, frozen
 
 from zab.configuration.blocks.cipher_suites import of_openssl
 from zab.configuration.blocks.tls import TlsSettings
 from zab.host.files.private_file import PrivateFileError, demand_private
 from zab.host.files.watched_file import WatchedFile
-from zab.tls.contexts import context_of_server
+from zab.tls.contexts import context_of_client, context_of_server, limit_versions
 from zab.tls.stores import PASSWORD_BYTES_MAX, Store, StoreError, StoreKeys, read_password
 
 Content = TypeVar("Content")
@@ -41,26 +41,30 @@ class NamedStore:
     kind: str | None
     password: str | None = field(repr=False)
     password_path: str | None
+    keys: StoreKeys = field(default=Factory(lambda self: StoreKeys.beginning(self.prefix), takes_self=True))
+    """The names of its settings, for errors; by default ZooKeeper's."""
+    certificate: str | None = None
+    """The file with the certificate, where the store has only the key."""
 
     @property
     def files(self) -> list[str]:
         """The files it depends on."""
-        return [path for path in (self.path, self.password_path) if path is not None]
+        return [path for path in (self.path, self.password_path, self.certificate) if path is not None]
 
     def named(self) -> str:
         """Its path. Raises StoreError."""
         if self.path is None:
-            raise StoreError(f"{self.prefix}.location: it is not set")
+            raise StoreError(f"{self.keys.location}: it is not set")
         return self.path
 
     def opened(self) -> Store:
         """Open the store. The password file has priority, as in ZooKeeper. Raises StoreError."""
-        keys, password = StoreKeys.beginning(self.prefix), self.password or ""
+        keys, password = self.keys, self.password or ""
         if self.password_path is not None:
             password = read_password(self.password_path, keys.password)
         elif len(password.encode()) > PASSWORD_BYTES_MAX:
             raise StoreError(f"{self.prefix}.password: the password has more than {PASSWORD_BYTES_MAX} bytes")
-        return Store(keys, self.named(), self.kind, password)
+        return Store(keys, self.named(), self.kind, password, self.certificate)
 
 
 @frozen
@@ -80,12 +84,13 @@ class NamedStores:
         """Load the key, which is a secret: if it is not encrypted, its file must be private; otherwise its password
         file. Raises StoreError."""
         is_encrypted = self.key.opened().load_key(context)
-        secret, key = (self.key.password_path, "passwordPath") if is_encrypted else (self.key.path, "location")
+        keys = self.key.keys
+        secret, key = (self.key.password_path, keys.password) if is_encrypted else (self.key.path, keys.location)
         if secret is not None:
             try:
                 demand_private(secret)
             except PrivateFileError as error:
-                raise StoreError(f"{self.key.prefix}.{key}: {error}") from None
+                raise StoreError(f"{key}: {error}") from None
 
     def load_trusted(self, context: ssl.SSLContext) -> frozenset[bytes]:
         """Load the trusted authorities, like `Store.load_trusted`."""
@@ -134,6 +139,23 @@ def accepting(settings: PortTls, client_auth: ssl.VerifyMode) -> ssl.SSLContext:
     context.verify_mode = client_auth
     if client_auth != ssl.CERT_NONE:
         settings.stores.load_trusted(context)
+    return context
+
+
+def dialling(settings: PortTls, *, checks_host: bool, shows_key: bool) -> ssl.SSLContext:
+    """The context for connections to other servers as their client, which trusts the authorities of the trust store;
+    without one, those of this machine. Raises StoreError."""
+    context = context_of_client()
+    limit_versions(context, settings.versions)
+    if settings.ciphers:
+        context.set_ciphers(":".join(settings.ciphers))
+    context.check_hostname = checks_host
+    if settings.stores.trust.path is None:
+        context.load_default_certs()
+    else:
+        settings.stores.load_trusted(context)
+    if shows_key:
+        settings.stores.load_key(context)
     return context
 
 
