@@ -10,9 +10,11 @@ from zab.bookie.address import advertised_host, listening_host
 from zab.bookie.config_file import BookieSettingsError, read_settings
 from zab.bookie.configuration import why_not
 from zab.bookie.settings import PlaceSettings, ServiceUri
+from zab.bookie.tls_settings import FACTORY
 from zab.service.failure import ServerFailedError
 
 LEAST = "ledgerDirectories=/data\n"
+TLS = f"{LEAST}tlsProviderFactoryClass={FACTORY}\n"
 
 
 def test_a_file_of_bookkeeper() -> None:
@@ -54,7 +56,19 @@ def test_where_the_metadata_is(text: str, uri: ServiceUri) -> None:
         (f"{LEAST}journalSyncData=false", "journalSyncData"),
         (f"{LEAST}journalWriteData=false", "journalWriteData"),
         (f"{LEAST}bookieAuthProviderFactoryClass=org.example.Auth", "no logins"),
-        (f"{LEAST}tlsKeyStore=/k", "StartTls"),
+        (f"{LEAST}tlsKeyStore=/k", f"tlsKeyStore: it has no effect without tlsProviderFactoryClass={FACTORY}"),
+        (f"{LEAST}tlsClientAuthentication=true", "tlsClientAuthentication: it has no effect"),
+        (f"{LEAST}tlsProviderFactoryClass=org.example.Tls", "line 2: tlsProviderFactoryClass: no class of Java"),
+        (f"{LEAST}tlsProvider=BouncyCastle", "line 2: tlsProvider: TLS is OpenSSL's"),
+        (f"{LEAST}tlsSomething=1", "line 2: tlsSomething: it is not supported"),
+        (f"{TLS}tlsTrustStore=/t", "tlsKeyStore: the bookie speaks TLS, so it needs"),
+        (f"{TLS}tlsKeyStore=/k\ntlsClientAuthentication=true", "tlsTrustStore: clients show certificates"),
+        (f"{TLS}tlsKeyStore=/k\ntlsKeyStoreType=JKS\ntlsCertificatePath=/c", "tlsCertificatePath: only a key in PEM"),
+        (f"{TLS}tlsKeyStore=/k\ntlsEnabledProtocols=TLSv1.1", "line 4: tlsEnabledProtocols"),
+        (
+            f"{TLS}tlsKeyStore=/k\ntlsEnabledCipherSuites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+            "tlsEnabledCipherSuites: it has no suite of TLSv1.3: say so in tlsEnabledProtocols",
+        ),
         (f"{LEAST}bookiePort=x", "line 2: bookiePort"),
         (f"{LEAST}diskUsageThreshold=1.5", "from 0 to 1"),
         (f"{LEAST}nettyMaxFrameSizeBytes=1", "line 2: nettyMaxFrameSizeBytes"),
@@ -64,6 +78,23 @@ def test_what_is_refused_names_its_line(line: str, reason: str) -> None:
     with pytest.raises(BookieSettingsError) as refused:
         read_settings(line)
     assert reason in str(refused.value)
+
+
+def test_tls_as_bookkeepers_documentation_sets_it() -> None:
+    settings = read_settings(
+        f"{TLS}tlsProvider=OpenSSL\ntlsKeyStoreType=JKS\ntlsKeyStore=/k.jks\ntlsKeyStorePasswordPath=/p\n"
+        "tlsTrustStoreType=JKS\ntlsTrustStore=/t.jks\ntlsTrustStorePasswordPath=/p\ntlsClientAuthentication=true\n"
+        "tlsCertFilesRefreshDurationSeconds=60\ntlsEnabledProtocols=TLSv1.2,TLSv1.3\n"
+    )
+    tls = settings.tls
+    assert (tls.key_store_type, tls.key_store, tls.trust_store, tls.client_auth) == ("jks", "/k.jks", "/t.jks", True)
+    assert (tls.is_enabled, tls.is_required, tls.checks_host) == (True, True, True)
+    assert [each.partition(":")[0] for each in settings.warnings] == ["line 11"]
+
+
+def test_without_the_factory_there_is_no_tls() -> None:
+    for line in ("", "tlsProviderFactoryClass=\n", "tlsProvider=\ntlsClientAuthentication=false\n"):
+        assert not read_settings(LEAST + line).tls.is_enabled
 
 
 def test_an_unknown_key_names_the_one_that_was_meant() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.bookie.wire import KEY, add
 from zab.bookie.connection import BookieConnection
-from zab.bookie.turn import BookieTurn, Limits, Ports
+from zab.bookie.turn import CLEAR_MS, BookieTurn, Limits, Ports
 from zab.ledger.bookie.bookie import Bookie
 from zab.ledger.bookie.config import BookieConfig
 from zab.ledger.bookie.events import AppendJournal, Input, JournalDurable, Space
@@ -20,7 +20,8 @@ from zab.ledger.bookie.ledgers import LedgerTable
 from zab.ledger.bookie.opening import Opened
 from zab.ledger.entries.ids import NONE
 from zab.ledger.wire.client_channel import ClientChannel
-from zab.ledger.wire.messages import ReadEntry, Request
+from zab.ledger.wire.messages import ReadEntry, Request, StartTls
+from zab.ledger.wire.tls_start import BookieStart
 from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected
 from zab.wire.frames import FrameReader
 
@@ -95,6 +96,8 @@ class Bench:
         self.clock, self.sockets, self.operator = Clock(), Sockets(), Operator()
         self.answers: deque[Input] = deque()
         self.appends: list[AppendJournal] = []
+        self.starting: list[BookieConnection] = []
+        """Connections that were given to TLS."""
         self.bookie = Bookie(config or BookieConfig(), Opened(LedgerTable(), [], (1, 0), 1, 1), 0)
         ports = Ports(
             clock=self.clock,
@@ -106,6 +109,7 @@ class Bench:
             job=lambda _job: None,
             ask_space=lambda: None,
             submit=lambda _submit: None,
+            start_tls=lambda connection, _now: self.starting.append(connection),
         )
         known: dict[str, Any] = {
             "connections_max": 100,
@@ -115,8 +119,10 @@ class Bench:
         }
         self.turn = BookieTurn(self.bookie, ports, Limits(**{**known, **limits}))
 
-    def connect(self, unsent_bytes_max: int = 1 << 20, host: str = "::1") -> BookieConnection:
-        connection = BookieConnection(host, 1, FrameReader(1 << 20), unsent_bytes_max)
+    def connect(
+        self, unsent_bytes_max: int = 1 << 20, host: str = "::1", tls_start: BookieStart | None = None
+    ) -> BookieConnection:
+        connection = BookieConnection(host, 1, FrameReader(1 << 20), unsent_bytes_max, tls_start)
         self.sockets.count += 1
         self.sockets.events.append(ClientConnected(connection))
         return connection
@@ -241,3 +247,38 @@ def test_nothing_is_answered_to_one_that_is_gone(is_v2: bool) -> None:
     bench.take()
     assert gone not in bench.sockets.sent
     assert (bench.turn.meters.reads_under_way, bench.turn.meters.adds_under_way) == (0, 0)
+
+
+def test_tls_begins_once_the_answer_is_sent() -> None:
+    bench = Bench()
+    client, other = (bench.connect(tls_start=BookieStart(is_required)) for is_required in (True, False))
+    for each in (client, other):
+        bench.send(each, StartTls(), is_v2=False)
+    bench.take()
+    assert bench.starting == [client, other]
+    assert len(bench.sockets.sent[client]) == 1
+
+
+def test_bytes_that_come_in_the_turn_of_start_tls_end_the_connection() -> None:
+    bench = Bench()
+    client = bench.connect(tls_start=BookieStart(is_required=False))
+    bench.send(client, StartTls(), is_v2=False)
+    bench.send(client, add(1, 0))
+    bench.take()
+    assert (bench.starting, bool(client.closing), bench.appends) == ([], True, [])
+
+
+def test_a_connection_that_has_to_begin_tls_has_so_long() -> None:
+    bench = Bench()
+    strangers = [bench.connect(tls_start=BookieStart(is_required)) for is_required in (True, False)]
+    within = bench.connect()
+    bench.take()
+    bench.send(strangers[0], add(1, 0))
+    bench.take()
+    assert bench.turn.next_deadline() <= 1_000 + CLEAR_MS
+    bench.clock.ns += (CLEAR_MS - 1) * 1_000_000
+    bench.take()
+    assert not any(each.closing for each in (*strangers, within)), "a request that is refused changes nothing"
+    bench.clock.ns += 1_000_000
+    bench.take()
+    assert [bool(each.closing) for each in (*strangers, within)] == [True, False, False]

@@ -35,7 +35,7 @@ def test_keys_become_defaults_and_paths_are_beside_the_file(file: Path) -> None:
         file,
         'hosts = "a:1"\nsession-timeout = 7\nwait = 0.5\nread-only = true\nauth = ["digest:a:b"]\njute-maxbuffer = 5\n'
         'tls = true\nca = "ca.pem"\nkey-store = "/k.pem"\npassword-file = "~/p"\ncheck-host = false\n'
-        f'sasl-user = "alice"\nsasl-password = "{SECRET}"\nsecure-ledgers = true\n',
+        f'sasl-user = "alice"\nsasl-password = "{SECRET}"\nsecure-ledgers = true\nbookie-tls = true\n',
     )
     found = read_profile(file, None)
     assert found.defaults == {
@@ -52,6 +52,7 @@ def test_keys_become_defaults_and_paths_are_beside_the_file(file: Path) -> None:
         "check_host": False,
         "sasl_user": "alice",
         "secure_ledgers": True,
+        "bookie_tls": True,
     }
     assert found.sasl_password == SECRET
     assert SECRET not in repr(found)

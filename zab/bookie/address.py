@@ -1,7 +1,7 @@
 """Where a bookie listens, and what clients are told to connect to.
 
-A bookie asks nobody for a login. So it listens on this machine alone, unless its settings say what other machines are
-to connect to.
+A bookie asks nobody for a login, and has no TLS unless its settings say so. So it listens on this machine alone, unless
+its settings say what other machines are to connect to.
 """
 
 from __future__ import annotations

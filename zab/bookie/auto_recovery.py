@@ -19,6 +19,7 @@ import trio
 
 from zab.bookie.address import advertised_host
 from zab.bookie.settings import BookieSettings
+from zab.bookie.tls import BookieTls, open_tls, rereading
 from zab.client import ZabError, connect
 from zab.client.access.ensemble_access import open_access
 from zab.client.coordination import Access
@@ -59,9 +60,11 @@ async def serve(settings: BookieSettings, supervised: Supervised) -> None:
     name = BookieId(place.bookie_id or f"{advertised_host(place)}:{place.port}")
     journal.info("starts", name=name, metadata=str(settings.metadata.uri))
     access = open_access(settings.ensemble)
-    recovery = AutoRecoveryService(settings, name, access, is_alone=True)
+    tls = open_tls(settings.tls)
+    recovery = AutoRecoveryService(settings, name, access, tls=tls, is_alone=True)
     async with AsyncExitStack() as closing:
         await closing.enter_async_context(access.rereading())
+        await closing.enter_async_context(rereading(tls))
         http = await _open_http(settings, name, recovery)
         if http is not None:
             closing.callback(http.close)
@@ -94,13 +97,17 @@ class AutoRecoveryService:
         access: Access,
         dial: Dialler | None = None,
         *,
+        tls: BookieTls | None = None,
         is_alone: bool = False,
     ) -> None:
-        """`dial` opens the connections with the coordination service, instead of `access`. `is_alone`: there is no
-        bookie, whose settings would say whether it is wanted."""
+        """`dial` opens the connections with the coordination service, instead of `access`. `tls`: what it speaks with
+        bookies. `is_alone`: there is no bookie, whose settings would say whether it is wanted."""
         self._is_wanted = is_alone or settings.replication.is_enabled
         self._settings = settings
         self._name = name
+        self._tls = None if tls is None else tls.dialling
+        self._tls_failures: dict[BookieId, str] = {}
+        """What was logged last of bookies with which TLS has failed."""
         self._access = access
         self._dial = dial or access.dial
         self._recovery: AutoRecovery | None = None
@@ -127,9 +134,10 @@ class AutoRecoveryService:
         uri, timeout_ms = settings.metadata.uri, settings.metadata.session_timeout_ms
         acl = self._access.acl(uri.root)
         over = trio.Event()
+        told = StoreSettings(root=uri.root, acl=acl, tls=self._tls, tls_failed=self._tls_failed)
         async with (
             connect(uri.hosts, session_timeout_ms=timeout_ms, dial=self._dial, sasl=self._access.login) as zk,
-            open_store(zk, settings=StoreSettings(root=uri.root, acl=acl)) as store,
+            open_store(zk, settings=told) as store,
         ):
             self._recovery = AutoRecovery(
                 *(store, self._name, _note, over.set), auditor=replication.auditor, worker=replication.worker
@@ -140,6 +148,11 @@ class AutoRecoveryService:
             finally:
                 self._counts += self._recovery.counts
                 self._recovery = None
+
+    def _tls_failed(self, bookie: BookieId, reason: str) -> None:
+        if self._tls_failures.get(bookie) != reason:
+            self._tls_failures[bookie] = reason
+            journal.warning("TLS with a bookie has failed", bookie=bookie, reason=reason)
 
     @property
     def has_session(self) -> bool:

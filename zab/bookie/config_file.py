@@ -96,6 +96,7 @@ IGNORED: Final[Mapping[str, str]] = {
     "allowEphemeralPorts": "bookiePort=0 is always allowed",
     "allowMultipleDirsUnderSameDiskPartition": "there is one directory",
     "allocatorPoolingPolicy": "there is no such allocator",
+    "tlsCertFilesRefreshDurationSeconds": "the files of TLS are looked at every two seconds",
     "majorCompactionMaxTimeMillis": "a compaction is done in pieces, which delay nothing",
     "minorCompactionMaxTimeMillis": "a compaction is done in pieces, which delay nothing",
     "registrationManagerClass": "the coordination service is that of metadataServiceUri",
@@ -104,11 +105,9 @@ IGNORED: Final[Mapping[str, str]] = {
 REFUSED: Final[Mapping[str, tuple[frozenset[str], str]]] = {
     "bookieAuthProviderFactoryClass": (
         frozenset({""}),
-        "there are no logins: every client may do everything",
+        "there are no logins: tlsClientAuthentication lets in those alone who have a certificate",
     ),
-    "tlsProvider": (frozenset({""}), "StartTls is not served"),
-    "tlsProviderFactoryClass": (frozenset({""}), "StartTls is not served"),
-    "tlsClientAuthentication": (frozenset({"false"}), "StartTls is not served"),
+    "tlsProvider": (frozenset({"", "openssl", "jdk"}), "TLS is OpenSSL's, in the version that Python has"),
     "persistBookieStatusEnabled": (
         frozenset({"false"}),
         "only forceReadOnlyBookie is kept over a restart",
@@ -122,7 +121,7 @@ REFUSED: Final[Mapping[str, tuple[frozenset[str], str]]] = {
 }
 """Keys that must not be passed over: the values that change nothing, and why others are refused."""
 _REFUSED_PREFIXES: Final[Mapping[str, str]] = {
-    "tls": "StartTls is not served",
+    "tls": "it is not supported here",
     "zookeeper.": "it is not supported here",
 }
 
@@ -202,7 +201,7 @@ class _Reading:
         ):
             if not is_so:
                 raise BookieSettingsError(f"{key}: only true: what a bookie answers must not be lost with its power")
-        unusable = found.ensemble.why_unusable()
+        unusable = found.ensemble.why_unusable() or found.tls.why_unusable()
         if unusable is not None:
             raise BookieSettingsError(unusable)
         return found

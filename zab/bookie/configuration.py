@@ -17,9 +17,11 @@ from attrs import evolve
 
 from zab.bookie.config_file import SYNONYMS, BookieSettingsError, read_settings
 from zab.bookie.settings import BookieSettings
+from zab.bookie.tls import BookieTls
 from zab.client.access.ensemble_access import EnsembleAccess, EnsembleAccessError
 from zab.host.files.open_passwords import open_passwords
 from zab.host.process.refusal import refusal
+from zab.tls.stores import StoreError
 
 __all__ = ["StartRefusedError", "load", "why_not"]
 
@@ -58,9 +60,11 @@ def load(path: str) -> BookieSettings:
         text, status = Path(path).read_text(encoding="utf-8"), os.stat(path)
         settings = read_settings(text)
         EnsembleAccess(settings.ensemble)
+        if settings.tls.is_enabled:
+            BookieTls(settings.tls)
     except OSError as error:
         raise StartRefusedError(f"{path} cannot be read: {error.strerror}") from error
-    except (BookieSettingsError, EnsembleAccessError, UnicodeDecodeError) as error:
+    except (BookieSettingsError, EnsembleAccessError, StoreError, UnicodeDecodeError) as error:
         raise StartRefusedError(f"{path}: {error}") from error
     passwords = open_passwords(BookieSettings, text, path, status, SYNONYMS)
     return evolve(settings, warnings=(*settings.warnings, *passwords))

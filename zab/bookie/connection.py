@@ -27,6 +27,7 @@ from typing import Final
 import attrs
 
 from zab.ledger.wire.codec import Decoded
+from zab.ledger.wire.tls_start import BookieStart
 from zab.wire.frames import FrameReader
 
 ADDS_MAX: Final = 50_000
@@ -50,6 +51,8 @@ class BookieConnection:
     port: int
     frames: FrameReader
     unsent_bytes_max: int
+    tls_start: BookieStart | None = None
+    """What it may say in clear; None: there is no TLS here, or the connection is within it."""
     held: deque[Decoded] = attrs.Factory(deque)
     """Requests that may not go on yet."""
     held_bytes: int = 0

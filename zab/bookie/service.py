@@ -16,6 +16,7 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -27,6 +28,7 @@ from zab.bookie.auto_recovery import AutoRecoveryService
 from zab.bookie.connection import BookieConnection, Closing
 from zab.bookie.settings import BookieSettings
 from zab.bookie.storage import Directories, Threads, open_directories
+from zab.bookie.tls import BookieTls, open_tls, rereading
 from zab.bookie.turn import BookieTurn, Limits, Ports
 from zab.client import NotConnectedError, Settings, ZabError, connect
 from zab.client.access.ensemble_access import EnsembleAccess, open_access
@@ -34,7 +36,7 @@ from zab.client.coordination import CONNECT_WAIT_MS, Coordination, perform_steps
 from zab.client.on_trio import Dialler
 from zab.coordination.operations import CoordinationError
 from zab.coordination.steps import Steps
-from zab.host.journal.audit_log import open_audit_log
+from zab.host.journal.audit_log import AuditLog, open_audit_log
 from zab.host.journal.journal import Journal
 from zab.host.loop.loop import Loop, SystemClock, now_ms, wall_ms
 from zab.host.loop.mailbox import Mailbox
@@ -57,6 +59,7 @@ from zab.ledger.metadata.cookies import Cookie
 from zab.ledger.metadata.ledger_metadata import InvalidMetadataError
 from zab.ledger.metadata.service_info import Endpoint, ServiceInfo, bookie_endpoint, encode_service_info
 from zab.ledger.store.bookies import RACK, read_instance
+from zab.ledger.wire.tls_start import BookieStart
 from zab.service.failure import CONFIG_ERROR, DATA_DIRECTORY_ERROR, ServerFailedError
 from zab.wire.client_protocol import ClientProtocol
 from zab.wire.frames import LENGTH_BYTES, FrameReader
@@ -107,22 +110,22 @@ async def serve(settings: BookieSettings, supervised: Supervised, surroundings: 
     """Run the bookie. Raises ServerFailedError."""
     for warning in (*settings.warnings, *_open_doors(settings)):
         journal.warning(warning)
-    access = open_access(settings.ensemble)
-    async with access.rereading():
-        await _serve(settings, supervised, surroundings, access)
+    access, tls = open_access(settings.ensemble), open_tls(settings.tls)
+    async with access.rereading(), rereading(tls):
+        await _serve(settings, supervised, surroundings, access, tls)
 
 
 async def _serve(
-    settings: BookieSettings, supervised: Supervised, surroundings: Surroundings, access: EnsembleAccess
+    settings: BookieSettings,
+    supervised: Supervised,
+    surroundings: Surroundings,
+    access: EnsembleAccess,
+    tls: BookieTls | None,
 ) -> None:
     with ExitStack() as closing:
         directories = await trio.to_thread.run_sync(open_directories, settings)
         closing.callback(directories.close)
-        audit = open_audit_log(
-            settings.audit, settings.audit_file, wall_ms, lambda _count: None, config_file="the bookie's file"
-        )
-        if audit is not None:
-            closing.callback(audit.stop)
+        audit = _open_audit(settings, closing)
         loop = Loop()
         closing.callback(loop.close)
         mailbox: Mailbox[Input] = Mailbox(loop.wake)
@@ -147,13 +150,14 @@ async def _serve(
             job=threads.do,
             ask_space=threads.ask_space,
             submit=coordination.submit,
+            start_tls=None if tls is None else partial(_start_tls, clients, tls),
             audit=audit,
         )
         turn = BookieTurn(bookie, ports, _limits(settings))
         if settings.space.forced_read_only:
             mailbox.leave(Ordered(read_only=True))
         mailbox.leave(directories.space())
-        recovery = AutoRecoveryService(settings, start.bookie, access, surroundings.dial)
+        recovery = AutoRecoveryService(settings, start.bookie, access, surroundings.dial, tls=tls)
         http = await _open_http(settings, turn, threads, start.bookie, mailbox, recovery)
         if http is not None:
             closing.callback(http.close)
@@ -183,6 +187,16 @@ async def _serve(
             raise failures[0]
 
 
+def _open_audit(settings: BookieSettings, closing: ExitStack) -> AuditLog | None:
+    """The audit log, which `closing` stops; None: the settings want none."""
+    audit = open_audit_log(
+        settings.audit, settings.audit_file, wall_ms, lambda _count: None, config_file="the bookie's file"
+    )
+    if audit is not None:
+        closing.callback(audit.stop)
+    return audit
+
+
 def _coordination(
     settings: BookieSettings, mailbox: Mailbox[Input], access: EnsembleAccess, dial: Dialler | None
 ) -> Coordination:
@@ -199,7 +213,14 @@ def _open_doors(settings: BookieSettings) -> list[str]:
     host = listening_host(settings.place)
     if host.startswith("127.") or host in ("::1", "localhost"):
         return []
-    return [f"{host or '*'}:{settings.place.port}: every client may do everything: there are no logins"]
+    tls = settings.tls
+    if tls.is_enabled and tls.is_required:
+        if tls.client_auth:
+            return []
+        reason = "TLS encrypts, and tlsClientAuthentication=true would want certificates"
+    else:
+        reason = "there are no logins, and TLS is not required" if tls.is_enabled else "there are no logins"
+    return [f"{host or '*'}:{settings.place.port}: every client may do everything: {reason}"]
 
 
 def _limits(settings: BookieSettings) -> Limits:
@@ -213,13 +234,25 @@ def _limits(settings: BookieSettings) -> Limits:
 
 
 def _clients(settings: BookieSettings, loop: Loop) -> ClientSockets[BookieConnection]:
-    requests = settings.requests
+    requests, tls = settings.requests, settings.tls
 
-    def connect_client(host: str, port: int, _subject: str) -> BookieConnection:
+    def connected(host: str, port: int, _subject: str) -> BookieConnection:
         frames = FrameReader(requests.frame_bytes_max - LENGTH_BYTES)
         return BookieConnection(host, port, frames, requests.unsent_bytes_max)
 
-    return ClientSockets(loop, ClientProtocol(connect_client, Closing.AT_ONCE), keep_alive=True)
+    def in_clear(host: str, port: int, subject: str) -> BookieConnection:
+        connection = connected(host, port, subject)
+        connection.tls_start = BookieStart(tls.is_required)
+        return connection
+
+    protocol = ClientProtocol(in_clear if tls.is_enabled else connected, Closing.AT_ONCE, connected)
+    return ClientSockets(loop, protocol, keep_alive=True)
+
+
+def _start_tls(
+    clients: ClientSockets[BookieConnection], tls: BookieTls, connection: BookieConnection, now: int
+) -> None:
+    clients.start_tls(connection, tls.policy, now)
 
 
 async def _open_http(
@@ -353,7 +386,7 @@ class _Start:
     def member(self, known: _Known) -> Member:
         """Its name, and what it registers, in the coordination service."""
         properties = {RACK: self._settings.place.rack} if self._settings.place.rack else {}
-        endpoints = [bookie_endpoint(self.host, self.port)]
+        endpoints = [bookie_endpoint(self.host, self.port, self._settings.tls.is_enabled)]
         http = self._settings.http
         if http.enabled and http.port:
             endpoints.append(Endpoint("httpserver", http.port, http.host, "http"))

@@ -10,6 +10,7 @@ from typing import Final
 
 from attrs import frozen
 
+from zab.bookie.tls_settings import BookieTlsSettings
 from zab.configuration.blocks.audit import AuditSettings
 from zab.configuration.blocks.ensemble import EnsembleSettings, ZnodeAcl
 from zab.configuration.fields import (
@@ -103,7 +104,7 @@ class PlaceSettings:
     )
     advertised_address: str | None = setting(
         *("advertisedAddress", None, host_name, "host"),
-        "The host that clients connect to. A bookie has no logins, so without this key it listens on 127.0.0.1 only, "
+        "The host that clients connect to. Without this key it listens on 127.0.0.1 only, "
         "or on the address of its listeningInterface. With this key, and without a listeningInterface, it listens on "
         "every address, or on 127.0.0.1 if the advertised address is a loopback address.",
         shown="none",
@@ -383,6 +384,7 @@ class BookieSettings:
     place: PlaceSettings = block(PlaceSettings)
     metadata: MetadataSettings = block(MetadataSettings)
     ensemble: BookieEnsembleSettings = block(BookieEnsembleSettings)
+    tls: BookieTlsSettings = block(BookieTlsSettings)
     requests: RequestSettings = block(RequestSettings)
     storage: StorageSettings = block(StorageSettings)
     space: SpaceSettings = block(SpaceSettings)

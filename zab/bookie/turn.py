@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import attrs
 
@@ -38,6 +38,7 @@ from zab.ledger.wire.codec import Decoded, Refused, ServerRequest, decode_run, e
 from zab.ledger.wire.frames import ProtocolError
 from zab.ledger.wire.messages import Added, AddEntry, Answer, Authenticate, Authenticated, EntryRead
 from zab.ledger.wire.status import Status
+from zab.ledger.wire.tls_start import Starts
 from zab.ledger.wire.v2 import ANSWER_BYTES, V2Reply, entry_read_head, pack_answer
 from zab.service.audit import Record, Refusal
 from zab.service.ports import Audit, Clock, Operator
@@ -51,10 +52,13 @@ NO_LOGIN: Final = "AuthDisabledPlugin"
 """What BookKeeper's bookie without logins says to a client that wants to log in: it may go on."""
 APART_BYTES: Final = 4 << 10
 """Larger entries are sent from where they are, without a copy of them for their frame."""
+CLEAR_MS: Final = 10_000
+"""How long a connection may stay in clear if TLS is required. The handshake then has as long again."""
 UNSENT_NOTED_MIN: Final = 64 << 10
 OTHER_HELD_BYTES: Final = 100
 """What a held request counts that is no add."""
 NEVER: Final = 1 << 62
+Broken: TypeAlias = ProtocolError | FrameError
 
 
 class Clients(Protocol):
@@ -85,6 +89,8 @@ class Ports:
     job: Callable[[Job], None]
     ask_space: Callable[[], None]
     submit: Callable[[Submit], None]
+    start_tls: Callable[[BookieConnection, int], None] | None = None
+    """Has TLS begin on a connection whose output is sent, which ends for the bookie: within TLS it is another one."""
     audit: Audit | None = None
     """None: there is no audit log."""
 
@@ -123,6 +129,10 @@ class BookieTurn:
         self._unsent: Together[BookieConnection] = Together(
             limits.unsent_bytes_max, lambda each: each.out_bytes + each.unsent_bytes
         )
+        self._in_clear: dict[BookieConnection, int] = {}
+        """Connections in clear that have to begin TLS, and until when; the oldest are first."""
+        self._starting: list[BookieConnection] = []
+        """Connections that begin TLS at the end of this turn."""
         self._closed: list[BookieConnection] = []
         """Connections that this turn has closed."""
         self._records: list[Record] = []
@@ -145,6 +155,8 @@ class BookieTurn:
         self._receive(inputs, started_ns, now_us)
         if now >= self._inputs.next_deadline():
             self._inputs.tick(now)
+        if self._in_clear:
+            self._close_those_in_clear(now)
         if self._closed:
             inputs += [ConnectionClosed(each) for each in self._closed]
             self._closed.clear()
@@ -155,6 +167,8 @@ class BookieTurn:
         self._limit_unsent()
         ports.clients.flush(self._dirty, now)
         self._dirty.clear()
+        if self._starting:
+            self._start_tls(now)
         # Only now it is known what their sockets have taken.
         self._go_on(effects)
         ports.clients.accept(now)
@@ -167,7 +181,8 @@ class BookieTurn:
 
     def next_deadline(self) -> int:
         """When the next turn is due although nothing happens."""
-        return min(self.bookie.deadline_ms, self._inputs.next_deadline())
+        in_clear = next(iter(self._in_clear.values()), NEVER)
+        return min(self.bookie.deadline_ms, self._inputs.next_deadline(), in_clear)
 
     def _carry_out(self, effects: Effects, now_us: int) -> None:
         ports = self._ports
@@ -235,19 +250,26 @@ class BookieTurn:
             elif type(event) is ClientClosed:
                 self._forget(connection)
                 inputs.append(ConnectionClosed(connection))
-            elif type(event) is ClientConnected and self._ports.clients.count > self._limits.connections_max:
-                self.close(connection, "there are too many connections")
+            elif type(event) is ClientConnected:
+                if self._ports.clients.count > self._limits.connections_max:
+                    self.close(connection, "there are too many connections")
+                elif connection.tls_start is not None and connection.tls_start.is_required:
+                    self._in_clear[connection] = now_us // 1000 + CLEAR_MS
 
     def _feed(self, connection: BookieConnection, data: bytes, inputs: list[Input], now_us: int) -> None:
-        broken: ProtocolError | FrameError | None = None
+        broken: Broken | None = None
         had_part = bool(connection.frames.kept_bytes)
         try:
             bodies = connection.frames.feed(data)
         except FrameError as error:
             bodies, broken = error.frames, error
+        found: list[Decoded] = []
         if bodies:
             found, error_of_body = decode_run(bodies)
             broken = error_of_body or broken
+        if connection.tls_start is not None:
+            found, broken = self._allowed_in_clear(connection, found, broken)
+        if found:
             if connection.held:
                 self._hold(connection, found)
             else:
@@ -260,6 +282,34 @@ class BookieTurn:
             self.meters.broken_connections += 1
             self._records.append(Refusal("protocol", connection.host, reason=str(broken)))
             self.close(connection, f"it breaks the protocol: {broken}")
+
+    def _allowed_in_clear(
+        self, connection: BookieConnection, found: list[Decoded], broken: Broken | None
+    ) -> tuple[list[Decoded], Broken | None]:
+        """What may go on of the requests of a connection in clear."""
+        assert connection.tls_start is not None
+        try:
+            taken = connection.tls_start.take(found, broken is not None or bool(connection.frames.kept_bytes))
+        except ProtocolError as error:
+            return [], broken or error
+        if not isinstance(taken, Starts):
+            return taken, broken
+        self._say(connection, taken.frame)
+        self._starting.append(connection)
+        return [], None
+
+    def _start_tls(self, now: int) -> None:
+        assert self._ports.start_tls is not None
+        for connection in self._starting:
+            if not connection.closing:
+                self._ports.start_tls(connection, now)
+        self._starting.clear()
+
+    def _close_those_in_clear(self, now: int) -> None:
+        for connection, until in list(self._in_clear.items()):
+            if now < until:
+                return
+            self.close(connection, "it has not begun TLS")
 
     def _hold(self, connection: BookieConnection, found: Sequence[Decoded]) -> None:
         connection.held += found
@@ -395,6 +445,7 @@ class BookieTurn:
         connection.held_bytes = 0
         connection.take_output()
         self._held.pop(connection, None)
+        self._in_clear.pop(connection, None)
         self._inputs.forget(connection)
         self._unsent.forget(connection)
 

@@ -54,9 +54,9 @@ class ConnectionOptions:
     """How a command reaches its servers. `auth` holds "scheme:credentials"; its text form shows no password.
 
     tls: None if not set; a CA or a key store then implies TLS. sasl_password: None if it is in a file, or was not
-    entered yet. secure_ledgers: the znodes of ledgers are made with the ACL of `zkEnableSecurity`. bootstrap,
-    client_config: where brokers are, and the file with what else Kafka's clients are told; the others are for the
-    members.
+    entered yet. secure_ledgers: the znodes of ledgers are made with the ACL of `zkEnableSecurity`. bookie_tls: TLS is
+    spoken with bookies, with the stores that are here. bootstrap, client_config: where brokers are, and the file with
+    what else Kafka's clients are told; the others are for the members.
     """
 
     hosts: str = DEFAULT_HOSTS
@@ -74,6 +74,7 @@ class ConnectionOptions:
     sasl_password_file: str | None = None
     sasl_password: str | None = field(default=None, repr=False)
     secure_ledgers: bool = False
+    bookie_tls: bool = False
     bootstrap: str = DEFAULT_BOOTSTRAP
     client_config: str | None = None
 

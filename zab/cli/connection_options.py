@@ -27,6 +27,7 @@ __all__ = [
     "AUTH_VARIABLE",
     "PASSWORD_VARIABLE",
     "AuthOption",
+    "BookieTlsOption",
     "BootstrapOption",
     "CaOption",
     "CheckHostOption",
@@ -164,6 +165,7 @@ def connection_of(context: typer.Context) -> ConnectionOptions:
         sasl_password_file=password_file,
         sasl_password=password,
         secure_ledgers=values["secure_ledgers"],
+        bookie_tls=values["bookie_tls"],
         bootstrap=values["bootstrap"],
         client_config=values["client_config"],
     )
@@ -302,6 +304,15 @@ SecureLedgersOption: TypeAlias = Annotated[
         envvar="ZAB_SECURE_LEDGERS",
         rich_help_panel=_SECURITY,
         help="Ledger commands make znodes that others read and only this login changes.",
+    ),
+]
+BookieTlsOption: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--bookie-tls/--no-bookie-tls",
+        envvar="ZAB_BOOKIE_TLS",
+        rich_help_panel=_SECURITY,
+        help="Ledger commands speak TLS with bookies, too, with the same files.",
     ),
 ]
 BootstrapOption: TypeAlias = Annotated[

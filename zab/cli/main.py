@@ -65,6 +65,7 @@ def _root(
     sasl_user: options.SaslUserOption = None,
     sasl_password_file: options.SaslPasswordFileOption = None,
     secure_ledgers: options.SecureLedgersOption = False,
+    bookie_tls: options.BookieTlsOption = False,
     bootstrap: options.BootstrapOption = DEFAULT_BOOTSTRAP,
     client_config: options.ClientConfigOption = None,
     _show_version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,

@@ -71,6 +71,7 @@ KEYS: Final = {
     "sasl-password-file": _Key("sasl_password_file", *_TEXT, is_path=True),
     "sasl-password": _Key("sasl_password", *_TEXT),
     "secure-ledgers": _Key("secure_ledgers", *_FLAG),
+    "bookie-tls": _Key("bookie_tls", *_FLAG),
     "bootstrap-server": _Key("bootstrap", *_TEXT),
     "client-config": _Key("client_config", *_TEXT, is_path=True),
 }

@@ -10,20 +10,28 @@ failed attempt, requests are answered UNREACHABLE at once for `redial_ms`. Those
 connection has not been there for `WriterSettings.reconnect_ms`, are told BookieLost: an acknowledged entry may lack a
 copy, and no answer tells its writer so.
 
+With TLS, an open transport is only the beginning: the connection is there when TLS is (`secured`), and an attempt in
+which it fails has failed. A bookie may refuse the certificate of this client after that, which is the same.
+
 Not here: which of a bookie's connections a request takes (`bookie_link`), sockets (`on_trio`, `aio`).
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from zab.client.tls import fault
 from zab.ledger.entries.ids import BookieId
 from zab.ledger.store.events import Answered, BookieLost
 from zab.ledger.wire.client_channel import ClientChannel
+from zab.ledger.wire.frames import ProtocolError
 from zab.ledger.wire.messages import AddEntry, ReadEntry, Request, answer_without
 from zab.ledger.wire.status import Status
 from zab.ledgers.settings import StoreSettings
+
+if TYPE_CHECKING:
+    from zab.ledgers.secured import SecuredBytes
 
 
 class Asker(Protocol):
@@ -78,6 +86,9 @@ class BookieConnection:
         self._address = address
         self._channel = ClientChannel(is_v2, settings.frame_bytes_max)
         self._transport: Transport | None = None
+        self._host = ""
+        self._tls: SecuredBytes | None = None
+        """There once a transport is open that begins TLS."""
         self._out: list[bytes] = []
         self._asked: dict[int, tuple[Asker, Request, int]] = {}
         """By the identity of the request: who asked, and when. The oldest are first."""
@@ -140,6 +151,7 @@ class BookieConnection:
             return False
         self.phase = Phase.DIALLING
         self._dial_until = now_ms + self._settings.dial_timeout_ms
+        self._host = address[0]
         self._transport = self._dialler.dial(self, *address)
         return True
 
@@ -149,6 +161,12 @@ class BookieConnection:
             return
         data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
         self._out.clear()
+        if self._tls is not None:
+            try:
+                data = self._tls.seal(data)
+            except ConnectionError as error:
+                self._tls_failed(error)
+                return
         transport.write(data)
         if transport.unsent_bytes > self._settings.unsent_bytes_max:
             self.end(Status.UNREACHABLE)
@@ -156,9 +174,39 @@ class BookieConnection:
     # ------------------------------------------------------------------------------------------------- the transport
 
     def opened(self) -> None:
-        if self.phase is Phase.DIALLING:
-            self.phase, self.failures = Phase.OPEN, 0
-            self.flush()
+        if self.phase is not Phase.DIALLING or self._transport is None:
+            return
+        if self._settings.tls is None:
+            self._is_there()
+        else:
+            self._tls = secured_bytes(self._settings, self._host)
+            self._transport.write(self._tls.request)
+
+    def _is_there(self) -> None:
+        self.phase, self.failures = Phase.OPEN, 0
+        self.flush()
+
+    def _within_tls(self, tls: SecuredBytes, data: bytes) -> bytes:
+        """What the bytes contain. TLS begins with them, or ends."""
+        try:
+            plain, out = tls.take(data)
+        except (ConnectionError, ProtocolError) as error:
+            self._tls_failed(error)
+            return b""
+        if out and self._transport is not None:
+            self._transport.write(out)
+        if tls.is_ready and self.phase is Phase.DIALLING:
+            self._is_there()
+        return plain
+
+    def _tls_failed(self, error: Exception) -> None:
+        if self._settings.tls_failed is not None:
+            self._settings.tls_failed(self.bookie, fault(error) or str(error))
+        farewell = getattr(error, "farewell", b"")
+        if farewell and self._transport is not None:
+            self._transport.write(farewell)
+        # The time at which it was dialled is the latest one known.
+        self._not_opened(Status.UNREACHABLE, self._dial_until - self._settings.dial_timeout_ms)
 
     def failed(self, now_ms: int) -> None:
         """The attempt failed."""
@@ -175,6 +223,8 @@ class BookieConnection:
             asker.give(BookieLost(self.bookie))
 
     def received(self, data: bytes) -> None:
+        if self._tls is not None:
+            data = self._within_tls(self._tls, data)
         if self.phase is not Phase.OPEN:
             return
         found, error = self._channel.feed(data)
@@ -206,6 +256,8 @@ class BookieConnection:
         if self.phase is Phase.OPEN:
             self._broke_ms = now_ms
             self.end(Status.UNREACHABLE)
+        elif self.phase is Phase.DIALLING:
+            self._not_opened(Status.UNREACHABLE, now_ms)
 
     # ----------------------------------------------------------------------------------------------------------- end
 
@@ -227,6 +279,7 @@ class BookieConnection:
         """Hang up. Everything that waits is answered so."""
         transport, self._transport = self._transport, None
         self.phase = Phase.IDLE
+        self._tls = None
         self._out.clear()
         if transport is not None:
             transport.close()
@@ -236,6 +289,15 @@ class BookieConnection:
         for key, (asker, request, _) in left.items():
             for _ in range(1 + again.get(key, 0)):
                 asker.give(Answered(self.bookie, request, answer_without(request, status)))
+
+
+def secured_bytes(settings: StoreSettings, host: str) -> SecuredBytes:
+    """TLS for a new connection to this host."""
+    # The libraries of certificates are loaded by those alone who need them.
+    from zab.ledgers.secured import SecuredBytes
+
+    assert callable(settings.tls), "a store that is open has contexts"
+    return SecuredBytes(settings.tls(), host)
 
 
 class Address(Protocol):

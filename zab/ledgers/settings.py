@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ssl
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Final
 
 from attrs import evolve, field, frozen
 from attrs.validators import ge, instance_of
 
-from zab.client import CREATOR_ALL_ACL, OPEN_ACL, READ_ACL, Acl
+from zab.client import CREATOR_ALL_ACL, OPEN_ACL, READ_ACL, Acl, Tls
+from zab.ledger.entries.ids import BookieId
 from zab.ledger.managed.log_info import LOGS_ROOT
 from zab.ledger.placement.placement import PlacementSettings
 from zab.ledger.reader.events import ReaderSettings
@@ -45,6 +47,12 @@ class StoreSettings:
     logs_root: str = LOGS_ROOT
     """The znode that all managed ledgers are below."""
     protocol: Protocol = field(default=Protocol.V2, converter=Protocol)
+    tls: Tls | Callable[[], ssl.SSLContext] | None = None
+    """TLS with bookies, by StartTls: the stores of this client, or what returns the context for the next connection.
+    None: in clear. A bookie without TLS is then not used at all."""
+    tls_failed: Callable[[BookieId, str], None] | None = None
+    """Called with a bookie, and the reason, each time that TLS with it fails. Nothing is raised for that: the bookie
+    counts as one that cannot be reached."""
     acl: Sequence[Acl] = OPEN_ACL
     """The ACL of the znodes that this client creates; `SECURED_ACL` is that of BookKeeper's `zkEnableSecurity`."""
     writer: WriterSettings = WriterSettings()
@@ -68,6 +76,13 @@ class StoreSettings:
 
 
 def settings_of(settings: StoreSettings | None, root: str | None) -> StoreSettings:
-    """What a store is opened with. `root`: shorthand for that field."""
+    """What a store is opened with. `root`: shorthand for that field. Raises StoreError: a store of TLS cannot be
+    used."""
     of = settings or StoreSettings()
+    if isinstance(of.tls, Tls):
+        # The libraries of certificates are loaded by those alone who need them.
+        from zab.client.tls_context import context_of
+
+        context = context_of(of.tls)
+        of = evolve(of, tls=lambda: context)
     return of if root is None else evolve(of, root=root)

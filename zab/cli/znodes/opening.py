@@ -17,7 +17,7 @@ from zab.cli.connection_options import PASSWORD_VARIABLE
 from zab.client import Client, Observer, SaslLogin, Settings, Tls, connect
 from zab.tls.private import why_not_private
 
-__all__ = ["Opener", "login_of", "opener", "tls_of"]
+__all__ = ["Opener", "login_of", "opener", "stores_of", "tls_of"]
 
 Opener: TypeAlias = Callable[[], AbstractAsyncContextManager[Client]]
 
@@ -54,8 +54,11 @@ def opener(options: ConnectionOptions, observer: Observer | None = None) -> Open
 
 def tls_of(options: ConnectionOptions) -> Tls | None:
     """The TLS settings; None without encryption."""
-    if not options.wants_tls:
-        return None
+    return stores_of(options) if options.wants_tls else None
+
+
+def stores_of(options: ConnectionOptions) -> Tls:
+    """The stores for TLS, and whether hosts are checked."""
     return Tls(
         trust_store=options.ca,
         key_store=options.key_store,

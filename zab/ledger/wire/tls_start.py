@@ -104,7 +104,7 @@ class ClientStart:
             return False
         reply, response = v3.read_response(bodies[0])
         if reply != self._reply:
-            raise ProtocolError("StartTls has another answer than its own")
+            raise ProtocolError("the answer is another one, not that to StartTls")
         answer = v3.answer_of(StartTls(), response)
         if answer.status is not Status.OK:
             raise ProtocolError("the bookie has no TLS")
