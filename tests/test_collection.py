@@ -26,7 +26,66 @@ sys.exit(pytest.main(["--collect-only", "--quiet", "--assert=plain", "-p", "no:c
 """
 
 
+IMPORT = re.compile(r"^(?:import ([\w.]+)|from ([\w.]+) import (\([^)]*\)|[^#\n]*))", re.MULTILINE)
+"""At the beginning of a line: neither for types alone, nor within a function."""
+FOLDERS = ("tests", "zab", "datatree", "session", "bench")
+SKIPPED = re.compile(r"^(?:\w+ = )?pytest\.importorskip\(", re.MULTILINE)
+"""What a module says that is not collected without a package."""
+
+
+def imported_at_once(text: str) -> set[str]:
+    """The dotted names that a module imports when it is imported itself."""
+    found = set()
+    for whole, source, names in IMPORT.findall(text):
+        found |= {whole} if whole else {source, *(f"{source}.{name}" for name in re.findall(r"\w+", names))}
+    return found
+
+
+def modules() -> dict[str, Path]:
+    """The files of this project by their dotted names, those of packages by the name of the package."""
+    root = TESTS.parent
+    paths = [path for folder in FOLDERS for path in (root / folder).rglob("*.py")]
+    return {".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+
+
+def test_no_test_imports_the_packages_of_the_pipeline_but_its_own() -> None:
+    """Read from the lines of the sources; `make test-rest` collects the tests where these packages are absent."""
+    known = {name: path.read_text(encoding="utf-8") for name, path in modules().items()}
+    tests = [
+        name for name in known if re.match(r"tests\.(?!pipeline\.|cli\.pipeline\.)(.+\.)?(test_\w+|conftest)$", name)
+    ]
+    waiting = [name for name in tests if not SKIPPED.search(known[name])]
+    assert len(waiting) > 500
+    because = {name: name for name in waiting}
+    found = []
+    while waiting:
+        at = waiting.pop()
+        for name in imported_at_once(known[at]):
+            if name.partition(".")[0] in WITHOUT:
+                found.append(f"{because[at]} imports {name}")
+            while name:
+                if name in known and name not in because:
+                    because[name] = f"{because[at]} > {name}"
+                    waiting.append(name)
+                name = name.rpartition(".")[0]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("import pyarrow.parquet as pq\n", {"pyarrow.parquet"}),
+        ("from a.b import c\n", {"a.b", "a.b.c"}),
+        ("from a import (\n    b,\n    c,\n)\n", {"a", "a.b", "a.c"}),
+        ("if TYPE_CHECKING:\n    import numpy\n", set()),
+    ],
+)
+def test_imports_are_seen_as_they_are_written(text: str, names: set[str]) -> None:
+    assert imported_at_once(text) == names
+
+
 @pytest.mark.slow
+@pytest.mark.long
 def test_whatever_is_not_the_pipelines_is_collected_without_its_packages() -> None:
     its_own = [f"--ignore={TESTS / folder}" for folder in ("pipeline", "cli/pipeline")]
     command = [sys.executable, "-c", COLLECT, *its_own, TESTS]

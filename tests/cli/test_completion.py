@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.cli.commands import Run, run
+from tests.cli.commands import Run, run, standard_input
 from tests.client.running import running
 from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.cli.commands import COMMANDS
 from zab.cli.completion import LINE_VARIABLE, SHELL_VARIABLE, candidates
+from zab.cli.main import main
 from zab.cli.unfinished_line import IN_SHELLS, split_line
 from zab.client import connect
 
@@ -63,22 +64,21 @@ Asked = Callable[..., list[str]]
 
 
 @pytest.fixture
-def asked(environment: dict[str, str], tmp_path: Path) -> Asked:
-    """The candidates for a line. Nothing is said beside them."""
+def asked(environment: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Asked:
+    """The candidates for a line, from `zab` in this process. Nothing is said beside them."""
 
     def ask(line: str, shell: str = "zsh", said: str = "", **more: str) -> list[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "zab"],
-            env={**environment, SHELL_VARIABLE: shell, LINE_VARIABLE: line, **more},
-            input=said,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            cwd=tmp_path,
-            check=False,
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-        return done.stdout.splitlines()
+        with pytest.MonkeyPatch.context() as patch, standard_input(said):
+            patch.chdir(tmp_path)
+            for name in os.environ.keys() | {"COMP_WORDS", "COMP_CWORD"}:
+                patch.setenv(name, "")
+                patch.delenv(name)
+            for name, value in {**environment, SHELL_VARIABLE: shell, LINE_VARIABLE: line, **more}.items():
+                patch.setenv(name, value)
+            main()
+        captured = capsys.readouterr()
+        assert captured.err == ""
+        return captured.out.splitlines()
 
     return ask
 

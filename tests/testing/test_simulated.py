@@ -543,9 +543,9 @@ def test_what_goes_wrong_for_clients_stops_when_it_is_calm(fault: str) -> None:
 
 def test_all_faults_that_there_are_can_be_asked_for() -> None:
     async def main(e: SimulatedEnsemble) -> None:
-        await trio.sleep(20)
+        await trio.sleep(5)
         e.calm()
         await e.until_serving()
 
     for name in sorted(FAULTS):
-        simulate(main, seed=1, faults=[name], every_seconds=4)
+        simulate(main, seed=1, faults=[name], every_seconds=2)

@@ -31,6 +31,13 @@ def parsed(path: Path) -> ast.Module:
 
 
 @cache
+def items_of(path: Path, kinds: tuple[type[ast.AST], ...]) -> tuple[ast.AST, ...]:
+    """What a file has of these kinds of items, expressions included: a walk through a whole tree takes longer than to
+    make it, and is done once for all who ask for the same."""
+    return tuple(item for item in ast.walk(parsed(path)) if isinstance(item, kinds))
+
+
+@cache
 def module_of(path: Path) -> str:
     """The dotted name of a source file."""
     parts = path.relative_to(ROOT).with_suffix("").parts
@@ -42,7 +49,7 @@ MODULES = {module_of(path): path for path in SOURCES}
 
 def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """(line, dotted name) of everything that is imported, at the top, in functions and for types alone."""
-    for found in _statements(tree):
+    for found in statements(tree):
         if isinstance(found, ast.Import):
             yield from ((found.lineno, alias.name) for alias in found.names)
         elif isinstance(found, ast.ImportFrom) and found.module:
@@ -50,13 +57,13 @@ def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield found.lineno, f"{found.module}.{alias.name}"
 
 
-def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
     """All statements, without the expressions in them, which are most of a tree."""
     for name in ("body", "orelse", "finalbody", "handlers", "cases"):
         inner = getattr(tree, name, ())
         for found in inner if isinstance(inner, list) else ():
             yield found
-            yield from _statements(found)
+            yield from statements(found)
 
 
 @cache

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def bookies() -> Iterator[Bookies]:
-    with Bookies(4, {"autoRecoveryDaemonEnabled": "true"}) as running:
+    with Bookies(4, {"autoRecoveryDaemonEnabled": "true", "openLedgerRereplicationGracePeriod": 1000}) as running:
         yield running
 
 

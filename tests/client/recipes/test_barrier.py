@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from tests.client.recipes.workers import again_and_again, until
-from tests.client.recipes.world import KINDS, World, run, trials
+from tests.client.recipes.world import KINDS, World, of_each, run, trials
 from zab.client import Client
 from zab.client.recipes.barrier import Barrier, DoubleBarrier
 from zab.client.recipes.errors import LostError, WaitOverError
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 PATH = "/barriers/a"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", of_each(KINDS))
 def test_a_barrier_holds_everybody_up_until_it_is_removed(kind: str) -> None:
     async def scenario(world: World) -> None:
         passed: list[bool] = []
@@ -56,7 +56,7 @@ def test_a_wait_at_a_barrier_has_a_limit() -> None:
     run(scenario, World())
 
 
-@pytest.mark.parametrize("kind", ["request", "answer", "connection"])
+@pytest.mark.parametrize("kind", of_each(["request", "answer", "connection"]))
 def test_all_begin_together_and_end_together_whatever_is_lost(kind: str) -> None:
     async def scenario(world: World) -> None:
         inside: list[set[str]] = [set(), set()]
@@ -84,7 +84,7 @@ def test_all_begin_together_and_end_together_whatever_is_lost(kind: str) -> None
         assert world.znodes() == {"/barriers": b"", PATH: b""}
 
 
-@pytest.mark.parametrize("kind", ["session", "late", "cancel"])
+@pytest.mark.parametrize("kind", of_each(["session", "late", "cancel"]))
 def test_the_barrier_goes_on_after_a_member_is_lost(kind: str) -> None:
     async def scenario(world: World) -> None:
         rounds = dict.fromkeys(("one", "two", "three"), 0)

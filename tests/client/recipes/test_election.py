@@ -5,7 +5,7 @@ import trio
 
 from tests.client.recipes.resource import Resource
 from tests.client.recipes.workers import Together, again_and_again, hold_for, until
-from tests.client.recipes.world import KINDS, World, run, trials
+from tests.client.recipes.world import KINDS, World, of_each, run, trials
 from zab.client import Client
 from zab.client.recipes.election import Election
 from zab.client.recipes.errors import WaitOverError
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 PATH = "/elections/a"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", of_each(KINDS))
 def test_one_at_a_time_leads_whatever_is_lost(kind: str) -> None:
     async def scenario(world: World) -> None:
         resource, together = Resource(), Together(2)

@@ -5,7 +5,7 @@ import trio
 
 from tests.client.recipes.resource import Resource
 from tests.client.recipes.workers import Together, again_and_again, until
-from tests.client.recipes.world import KINDS, World, run, trials
+from tests.client.recipes.world import KINDS, World, of_each, run, trials
 from zab.client import Client
 from zab.client.recipes.errors import LostError, WaitOverError
 from zab.client.recipes.lease import CLOCK_DRIFT, Lease
@@ -16,7 +16,7 @@ PATH = "/leases/a"
 SECONDS = 1.0
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", of_each(KINDS))
 def test_one_at_a_time_has_a_lease_whatever_is_lost(kind: str) -> None:
     async def scenario(world: World) -> None:
         resource, together = Resource(), Together(2)

@@ -8,7 +8,7 @@ import trio
 from datatree.opcodes import OpCode
 from tests.client.recipes.resource import Resource
 from tests.client.recipes.workers import Together, again_and_again, hold_for, until
-from tests.client.recipes.world import DELAY_S_MAX, KINDS, World, run, trials
+from tests.client.recipes.world import DELAY_S_MAX, KINDS, World, of_each, run, trials
 from zab.client import Client, SessionExpiredError
 from zab.client.recipes.contender import Contender, rivals
 from zab.client.recipes.errors import LostError, WaitOverError
@@ -20,7 +20,7 @@ PATH = "/locks/a"
 
 
 @pytest.mark.parametrize("is_old", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", of_each(KINDS))
 def test_one_at_a_time_holds_a_lock_whatever_is_lost(kind: str, is_old: bool) -> None:
     async def scenario(world: World) -> None:
         resource, together = Resource(), Together(2)
@@ -280,7 +280,7 @@ def test_numbers_are_compared_on_a_circle() -> None:
     assert [rival.number for rival in around] == [-1, 0]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", of_each(KINDS))
 def test_readers_share_and_writers_do_not_whatever_is_lost(kind: str) -> None:
     async def scenario(world: World) -> None:
         writing, reading, together = Resource(), Resource(9), Together(3)

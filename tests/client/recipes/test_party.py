@@ -5,7 +5,7 @@ import trio
 import trio.testing
 
 from tests.client.recipes.workers import Together, again_and_again, until
-from tests.client.recipes.world import KINDS, World, run, trials
+from tests.client.recipes.world import KINDS, World, of_each, run, trials
 from zab.client import OPEN_ACL, Acl, Client, NoAuthError, Permission, SessionExpiredError
 from zab.client.recipes.discovery import Discovery, Instance
 from zab.client.recipes.party import Party
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 PATH = "/parties/a"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", of_each(KINDS))
 def test_members_are_seen_once_until_they_leave_whatever_is_lost(kind: str) -> None:
     async def scenario(world: World) -> None:
         seen: list[list[str]] = []

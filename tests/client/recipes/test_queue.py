@@ -7,7 +7,7 @@ import trio
 
 from datatree.opcodes import OpCode
 from tests.client.recipes.workers import again_and_again, until
-from tests.client.recipes.world import KINDS, World, run, trials
+from tests.client.recipes.world import KINDS, World, of_each, run, trials
 from zab.client import Client, ConnectionLossError, Transaction
 from zab.client.recipes.errors import LostError, WaitOverError
 from zab.client.recipes.queue import LockingQueue, Queue, Taken, in_order
@@ -18,7 +18,7 @@ PATH = "/queues/a"
 ENTRIES = f"{PATH}/entries"
 
 
-@pytest.mark.parametrize("kind", ["request", "answer", "connection"])
+@pytest.mark.parametrize("kind", of_each(["request", "answer", "connection"]))
 def test_each_item_is_put_once_and_taken_once_whatever_is_lost(kind: str) -> None:
     async def scenario(world: World) -> None:
         taken: list[bytes] = []
@@ -48,7 +48,7 @@ def test_each_item_is_put_once_and_taken_once_whatever_is_lost(kind: str) -> Non
         assert world.below(ENTRIES) == world.below(f"{PATH}/waiting") == world.below(f"{PATH}/receipts") == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", of_each(KINDS))
 def test_each_item_is_consumed_once_whatever_is_lost(kind: str) -> None:
     async def scenario(world: World) -> None:
         consumed: Counter[bytes] = Counter()

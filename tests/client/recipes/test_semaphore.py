@@ -6,7 +6,7 @@ import trio
 from datatree.opcodes import OpCode
 from tests.client.recipes.resource import Resource
 from tests.client.recipes.workers import Together, again_and_again, hold_for, until
-from tests.client.recipes.world import KINDS, World, run, trials
+from tests.client.recipes.world import KINDS, World, of_each, run, trials
 from zab.client import Client
 from zab.client.recipes.errors import BadDataError, WaitOverError
 from zab.client.recipes.semaphore import Semaphore
@@ -17,7 +17,7 @@ PATH = "/semaphores/a"
 LEFT = {"/semaphores": b"", PATH: b"2", f"{PATH}/leases": b"", f"{PATH}/locks": b""}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", of_each(KINDS))
 def test_no_more_than_the_permits_hold_it_whatever_is_lost(kind: str) -> None:
     async def scenario(world: World) -> None:
         resource, together = Resource(2), Together(3)

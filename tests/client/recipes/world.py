@@ -6,7 +6,8 @@ clock that jumps.
 
 A trial runs the scenario once, with one loss: at the n-th request that any client sends. Trials go on with n = 1, 2,
 3, … until the scenario ends before its loss. Requests are counted as the member would get them; greetings and pings
-do not count, nor do requests that close a session.
+do not count, nor do requests that close a session. Where that takes seconds, `make test` tries every third request
+(`of_each`).
 
     request     the request is lost, and the connection with it
     answer      the member does it, its answer is lost, and the connection with it
@@ -21,11 +22,12 @@ of the trial. So a trial that fails is the same when it is run again.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 from random import Random
 from typing import Any, Final
 
+import pytest
 import trio
 import trio._core._run as scheduling
 from attrs import define
@@ -45,9 +47,30 @@ SESSION_TIMEOUT_MS: Final = 4_000
 TICK_MS: Final = 100
 DELAY_S_MAX: Final = 0.004
 STEPS_MAX: Final = 400
+STRIDE: Final = 3
+FIRST: Final = {"request": 1, "answer": 2, "connection": 3, "session": 1, "late": 2, "cancel": 3}
+"""Where a kind that is tried at every third request begins."""
 PATIENCE_S: Final = 600
 _UNCOUNTED: Final = {OpCode.PING, OpCode.CLOSE_SESSION}
 _UNKNOWN: Final = {OpCode.ADD_WATCH, OpCode.SET_WATCHES2, OpCode.GET_CHANGES}
+
+
+class Now(str):
+    """A kind of loss that is tried at every third request."""
+
+    __slots__ = ()
+
+
+def of_each(kinds: Iterable[str]) -> list[Any]:
+    """Values of a test's `kind`: each kind at every third request; and at each request, in `make test-rest`."""
+    return [
+        value
+        for kind in kinds
+        for value in (
+            pytest.param(Now(kind), id=f"some-{kind}"),
+            pytest.param(kind, id=kind, marks=pytest.mark.long),
+        )
+    ]
 
 
 @define
@@ -278,8 +301,10 @@ def run(scenario: Scenario, world: World) -> None:
 
 
 def trials(scenario: Scenario, kind: str, names: tuple[str, ...] = (), **options: Any) -> Iterator[World]:
-    """Runs the scenario with a loss at each of its requests; gives the world of each trial after its end."""
-    for step in range(1, STEPS_MAX):
+    """Runs the scenario with a loss at each of its requests, or at those of `Now`; gives the world of each trial after
+    its end."""
+    first, stride = (FIRST[kind], STRIDE) if isinstance(kind, Now) else (1, 1)
+    for step in range(first, STEPS_MAX, stride):
         loss = Loss(kind, step, names=names)
         world = World(loss, seed=step, **options)
         try:
@@ -290,6 +315,6 @@ def trials(scenario: Scenario, kind: str, names: tuple[str, ...] = (), **options
             raise
         yield world
         if not loss.happened:
-            assert step > 1, "the scenario sends nothing"
+            assert step > first, "the scenario sends nothing"
             return
     raise AssertionError(f"the scenario does not end within {STEPS_MAX} requests")
