@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from tests.fixtures import real_files, spark, zab_directories, zookeeper_directories
 from tests.rigs.dealing import Dealing, place_in_order, write_groups
 from tests.rigs.needs import marks
+from tests.rigs.quick_files import use_memory
 
 pytest_plugins = ["zab.testing.plugin"]
 
@@ -24,6 +25,8 @@ DOWNLOAD_SECONDS = 2400
 # A shell has its background jobs ignore Ctrl-C, and every process inherits that: tests that interrupt one need it back.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+use_memory()
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
