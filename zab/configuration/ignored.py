@@ -146,6 +146,7 @@ _OFF_FOR_SURE = {
 }
 """Where it is not `false` that says so."""
 _OFF = frozenset({"false", "no", "0", "-1", ""})
+_WITHOUT_COUNTERPART = frozenset(pattern for patterns, _ in NO_COUNTERPART for pattern in patterns)
 
 
 def why_refused(key: str, value: str) -> str | None:
@@ -180,8 +181,7 @@ def ignored_keys() -> list[str]:
 def _is_harmless(key: str) -> bool:
     """Whether a key belongs to something that does not exist here. A key that is known only by its beginning may belong
     to anything."""
-    exact = {pattern for patterns, _ in NO_COUNTERPART for pattern in patterns}
-    return key in exact or any(_fits(key, patterns) for patterns, _ in NOT_BUILT)
+    return key in _WITHOUT_COUNTERPART or any(_fits(key, patterns) for patterns, _ in NOT_BUILT)
 
 
 def _fits(key: str, patterns: tuple[str, ...]) -> bool:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 import attrs
@@ -366,7 +367,7 @@ class _Parser:
     def _warn_ignored(self, entry: Property) -> None:
         refusal = None if entry.fault else why_refused(entry.key, entry.value)
         why = why_ignored(entry.key, entry.value)
-        meant = f". Did you mean {near}?" if why is None and (near := nearest(entry.key, known_keys())) else ""
+        meant = f". Did you mean {near}?" if why is None and (near := _meant(entry.key)) else ""
         if refusal is not None:
             self._refuse(entry.line, f"{entry.key}: {refusal}{meant or '.'} Remove the line to go on without it")
         elif why is None:
@@ -387,6 +388,12 @@ def entries_of(text: str, filename: str) -> list[Property]:
         return parse_properties(text)
     except PropertiesError as error:
         raise ConfigError(filename, error.line, error.reason) from None
+
+
+@lru_cache(maxsize=256)
+def _meant(key: str) -> str | None:
+    """The known key that is most like this one. It takes milliseconds, and a text is read several times."""
+    return nearest(key, known_keys())
 
 
 def known_keys() -> list[str]:
