@@ -1,8 +1,9 @@
 """Which worker of a parallel run gets which tests, and in which order.
 
 A worker gets together: what shares the Spark session; a module that has a fixture of its own, or only short tests.
-Every other slow test is dealt by itself. The long ones come first, so that no worker has one left when the others are
-done.
+Every other slow test is dealt by itself. What starts Spark processes of its own is dealt as if it did not need the
+session: it takes longer than another session does. The long ones come first, so that no worker has one left when the
+others are done.
 
 Only workers collect tests and know their marks: they write the groups into a file that the scheduler reads. (xdist's
 own groups are a part of the tests' names, which pytest 9.1 and later do not let it change.)
@@ -25,7 +26,7 @@ LONGEST_FIRST = ("spark", "cluster", "long", "hunt", "java", "process", "slow")
 
 def group(item: pytest.Function) -> str:
     """Tests of one group go to one worker."""
-    if item.get_closest_marker("spark"):
+    if item.get_closest_marker("spark") and not item.get_closest_marker("cluster"):
         return "spark"
     scopes = {definitions[-1].scope for definitions in item._fixtureinfo.name2fixturedefs.values()}
     if item.get_closest_marker("slow") and "module" not in scopes:
