@@ -8,7 +8,7 @@ from typing import Any
 
 import cbor2
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datatree.crowd import CROWD_COUNT, Crowd
@@ -95,6 +95,7 @@ def damaged(draw: Callable[..., Any], raw: bytes) -> bytes:
     return raw
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_writes_come_to_the_same(data: st.DataObject) -> None:
     """Requests of every kind, some of them damaged; what was prepared is applied by and by, beside a snapshot."""

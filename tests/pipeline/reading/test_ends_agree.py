@@ -27,7 +27,7 @@ from zab.pipeline.inventory import inventory
 from zab.pipeline.jobs.verify import find
 from zab.pipeline.state.local_state import local_moment
 
-SEEDS = range(40)
+SEEDS = range(20)
 
 
 Damage: TypeAlias = Callable[[random.Random, list[NativeFile], Path], None]

@@ -48,11 +48,11 @@ pytestmark = pytest.mark.slow
 MADE = datetime.datetime(2026, 11, 21, tzinfo=datetime.UTC)
 
 
-def bare_facts() -> EnsembleFacts:
+def bare_facts(name: str = "new") -> EnsembleFacts:
     """One session's one write, and nothing else known."""
     scale = Scale(SINCE, 100, 1)
     return EnsembleFacts(
-        ensemble="new", since=SINCE, until=SINCE, first_zxid=1 << 32 | 1, last_zxid=1 << 32 | 1, transactions=1,
+        ensemble=name, since=SINCE, until=SINCE, first_zxid=1 << 32 | 1, last_zxid=1 << 32 | 1, transactions=1,
         operations=1, refused=0, scale=scale, writes={kind: (int(kind == "create"),) for kind in KINDS}, epochs=(),
         sessions=Sessions(0, 0, 0, 0), hot=(), path_count=1, locks=Locks(), sizes=Sizes(), members=(), health=Health(),
     )  # fmt: skip
@@ -73,6 +73,13 @@ def test_a_quiet_ensemble_does_not_look_down(coverage: list[float | None], runs:
     assert _runs(coverage) == runs
 
 
+@pytest.fixture
+def unwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The figures are drawn and not written as SVG, which takes seconds: for tests of the texts around them."""
+    monkeypatch.setattr("zab.pipeline.report.plots._svg", lambda _figure, prefix, _alt: f'<svg id="{prefix}"></svg>')
+
+
+@pytest.mark.usefixtures("unwritten")
 def test_a_quiet_ensemble_has_its_strip_from_end_to_end() -> None:
     facts = sample_facts()
     members = tuple(evolve(one, coverage=(1.0, *(None for _ in one.coverage[2:]), 1.0)) for one in facts.members)
@@ -128,7 +135,7 @@ def test_texts_of_the_data_are_only_texts(html: str, elements: Elements) -> None
 
 
 def test_it_is_named_after_hostile_ensembles_too() -> None:
-    found = Elements(page([sample_facts(HOSTILE)], made=MADE, source=HOSTILE))
+    found = Elements(page([bare_facts(HOSTILE)], made=MADE, source=HOSTILE))
     assert found.open == []
     assert not any(tag == "script" for tag, _ in found.elements)
 
@@ -182,6 +189,7 @@ def test_tables_hold_the_numbers_of_the_drawings(elements: Elements) -> None:
         assert told in elements.text, told
 
 
+@pytest.mark.usefixtures("unwritten")
 def test_a_healthy_ensemble_is_called_healthy() -> None:
     facts = evolve(sample_facts(), health=Health(checked="Compared."))
     text = "".join(piece for _, piece in sentences(facts)[0])
@@ -189,6 +197,7 @@ def test_a_healthy_ensemble_is_called_healthy() -> None:
     assert 'class="card verdict"' in page([facts], made=MADE, source="/data")
 
 
+@pytest.mark.usefixtures("unwritten")
 def test_more_problems_than_are_shown_are_counted() -> None:
     facts = sample_facts()
     found = Elements(page([evolve(facts, health=evolve(facts.health, problem_count=1002))], made=MADE, source="/data"))
@@ -203,7 +212,7 @@ def test_hardly_anything_known_is_a_page_too() -> None:
 
 
 def test_several_ensembles_share_one_page() -> None:
-    found = Elements(page([sample_facts("prod"), sample_facts("test"), bare_facts()], made=MADE, source="/data"))
+    found = Elements(page([sample_facts("prod"), bare_facts("test"), bare_facts("new")], made=MADE, source="/data"))
     ids = [attributes["id"] for _, attributes in found.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
     for told in ("3 ensembles", "Ensemble prod", "Ensemble test", "Ensemble new"):
