@@ -73,7 +73,7 @@ IGNORED: Final[Mapping[str, str]] = {
             *("minUsableSizeForEntryLogCreation", "isForceGCAllowWhenNoSpace", "forceAllowCompaction"),
             "enableBusyWait",
         ),
-        "journal and entries have another form here",
+        "the files of the journal and of entries have a different format here",
     ),
     **dict.fromkeys(
         (
@@ -85,38 +85,38 @@ IGNORED: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(
         ("verifyMetadataOnGC", "isForceGC"),
-        "each ledger is looked for by itself before it is deleted",
+        "each ledger is looked up individually before it is deleted",
     ),
     **dict.fromkeys(
         ("zkRetryBackoffStartMs", "zkRetryBackoffMaxMs", "zkRequestRateLimit", "zkReplicationTaskRateLimit"),
-        "the client of the coordination service has its own pace",
+        "the client of the coordination service sets its own pace",
     ),
     "ledgerManagerFactoryClass": "LAYOUT in the metadata says how ledgers are laid out",
     "allowLoopback": "a loopback address is always allowed",
     "allowEphemeralPorts": "bookiePort=0 is always allowed",
     "allowMultipleDirsUnderSameDiskPartition": "there is one directory",
     "allocatorPoolingPolicy": "there is no such allocator",
-    "tlsCertFilesRefreshDurationSeconds": "the files of TLS are looked at every two seconds",
-    "majorCompactionMaxTimeMillis": "a compaction is done in pieces, which delay nothing",
-    "minorCompactionMaxTimeMillis": "a compaction is done in pieces, which delay nothing",
+    "tlsCertFilesRefreshDurationSeconds": "the TLS files are checked every two seconds",
+    "majorCompactionMaxTimeMillis": "a compaction runs in small steps, which delay nothing",
+    "minorCompactionMaxTimeMillis": "a compaction runs in small steps, which delay nothing",
     "registrationManagerClass": "the coordination service is that of metadataServiceUri",
 }
 """Keys of BookKeeper that change nothing here, and why."""
 REFUSED: Final[Mapping[str, tuple[frozenset[str], str]]] = {
     "bookieAuthProviderFactoryClass": (
         frozenset({""}),
-        "there are no logins: tlsClientAuthentication lets in those alone who have a certificate",
+        "there are no logins; with tlsClientAuthentication, only clients with a certificate can connect",
     ),
-    "tlsProvider": (frozenset({"", "openssl", "jdk"}), "TLS is OpenSSL's, in the version that Python has"),
+    "tlsProvider": (frozenset({"", "openssl", "jdk"}), "TLS is provided by Python's OpenSSL"),
     "persistBookieStatusEnabled": (
         frozenset({"false"}),
-        "only forceReadOnlyBookie is kept over a restart",
+        "only forceReadOnlyBookie survives a restart",
     ),
     "allowStorageExpansion": (frozenset({"false"}), "there is one directory"),
-    "useHostNameAsBookieID": (frozenset({"false"}), "say bookieId"),
-    "disableServerSocketBind": (frozenset({"false"}), "there is no other way to a bookie"),
-    "enableLocalTransport": (frozenset({"false"}), "there is no other way to a bookie than its port"),
-    "extraServerComponents": (frozenset({""}), "no class of Java runs here"),
+    "useHostNameAsBookieID": (frozenset({"false"}), "set bookieId"),
+    "disableServerSocketBind": (frozenset({"false"}), "a bookie can be reached only through its port"),
+    "enableLocalTransport": (frozenset({"false"}), "a bookie can be reached only through its port"),
+    "extraServerComponents": (frozenset({""}), "no Java class can be loaded here"),
     "metadataServiceUriList": (frozenset({""}), "there is one metadataServiceUri"),
 }
 """Keys that must not be passed over: the values that change nothing, and why others are refused."""

@@ -151,8 +151,8 @@ class BookieEnsembleSettings(EnsembleSettings):
 
     secures_znodes: bool = setting(
         *("zkEnableSecurity", False, BOOLEAN, "true/false"),
-        "Whether znodes that the bookie and auto-recovery create may be changed only by those with the same login, or "
-        "the same subject of a certificate. Others may read them. Refused without a login and without a certificate.",
+        "Whether only clients with the same login, or the same certificate subject, may change the znodes that the "
+        "bookie and auto-recovery create. Others may read them. Refused without a login and without a certificate.",
     )
 
     def acl_of(self, _path: str) -> ZnodeAcl:
@@ -185,8 +185,8 @@ class RequestSettings:
     )
     input_bytes_max: int = setting(
         *("maxInputBytes", 128 * MIB, integer(4 * MIB, LONG_MAX), "bytes"),
-        "zab only. How much all clients together may have sent that the bookie has not handled yet; above it, the "
-        "bookie closes the connections with the most.",
+        "zab only. How many bytes of unprocessed requests all clients together may have sent; above it, the bookie "
+        "closes the connections with the most.",
     )
     unsent_bytes_max: int = setting(
         *("maxUnsentBytes", 4 * MIB, integer(64 << 10, LONG_MAX), "bytes"),
@@ -239,14 +239,19 @@ class SpaceSettings:
 
     read_only_share: float = setting(
         *("diskUsageThreshold", _CORE.read_only_share, fraction, "share"),
-        "The used share of a disk from which on the bookie is read-only.",
+        "The share of used disk space at which the bookie becomes read-only.",
     )
     writable_share: float = setting(
         *("diskUsageLwmThreshold", _CORE.writable_share, fraction, "share"),
-        "The used share below which the bookie is writable again. BookKeeper's default is its diskUsageThreshold.",
+        "The share of used disk space below which the bookie becomes writable again. BookKeeper's default is its "
+        "diskUsageThreshold.",
     )
     warn_share: float = setting(
-        "diskUsageWarnThreshold", 0.9, fraction, "share", "The used share from which on the bookie logs a warning."
+        "diskUsageWarnThreshold",
+        0.9,
+        fraction,
+        "share",
+        "The share of used disk space at which the bookie logs a warning.",
     )
     check_ms: int = setting(
         "diskCheckInterval", _CORE.space_check_ms, _MS, "ms", "How often the bookie checks the space."
@@ -270,11 +275,12 @@ class CollectionSettings:
 
     collect_ms: int = setting(
         *("gcWaitTime", _CORE.collect_ms, _MS, "ms"),
-        "How often it is looked which ledgers are gone from the metadata.",
+        "How often the bookie looks for ledgers that are no longer in the metadata.",
     )
     surplus_ms: int = setting(
         *("gcOverreplicatedLedgerWaitTime", _CORE.surplus_ms, _MS, "ms"),
-        "How often closed ledgers that other bookies have are looked for; two such rounds empty them. 0: never.",
+        "How often the bookie looks for closed ledgers whose metadata do not name it. If two rounds in a row find a "
+        "ledger, its entries are deleted. 0: never.",
     )
     minor_s: int = setting(
         "minorCompactionInterval",
@@ -285,7 +291,7 @@ class CollectionSettings:
     )
     minor_share: float = setting(
         *("minorCompactionThreshold", _CORE.compact_share, fraction, "share"),
-        "A minor compaction rewrites the segments of which a smaller share than this is live.",
+        "A minor compaction rewrites the segments whose live share is smaller than this.",
     )
     major_s: int = setting(
         *("majorCompactionInterval", _CORE.compact_daily_ms // 1000, _SECONDS, "s"),
@@ -296,7 +302,7 @@ class CollectionSettings:
         _CORE.compact_share_daily,
         fraction,
         "share",
-        "A major compaction rewrites the segments of which a smaller share than this is live.",
+        "A major compaction rewrites the segments whose live share is smaller than this.",
     )
     rate_bytes_per_s: int = setting(
         *("compactionRateByBytes", _CORE.compact_bytes_per_s, _BYTES, "bytes/s"),

@@ -37,19 +37,20 @@ class BookieTlsSettings:
     )
     is_required: bool = setting(
         *("tlsRequired", True, BOOLEAN, "true/false"),
-        "zab only. Whether a client without TLS is refused (EUA). false, as with BookKeeper: it may do everything. Say "
-        "so only until all clients and bookies speak TLS.",
+        "zab only. Whether a client without TLS is refused (EUA). false, as with BookKeeper: such a client may do "
+        "everything. Use false only until all clients and bookies use TLS.",
     )
     client_auth: bool = setting(
         *("tlsClientAuthentication", False, BOOLEAN, "true/false"),
-        "Whether clients have to show a certificate of an authority in tlsTrustStore, and auto-recovery shows its own.",
+        "Whether clients have to present a certificate from an authority in tlsTrustStore. Auto-recovery then "
+        "presents the bookie's.",
     )
     key_store: str | None = setting(
         *("tlsKeyStore", None, text_of, "path"),
         "The key of this bookie with its certificate: PKCS#12, JKS or PEM. Read again when it changes.",
     )
     key_store_type: str | None = setting(
-        *("tlsKeyStoreType", None, _STORE_TYPE, "PEM/PKCS12/JKS", "JKS is also said of PKCS#12."),
+        *("tlsKeyStoreType", None, _STORE_TYPE, "PEM/PKCS12/JKS", "JKS also accepts PKCS#12."),
         shown="by the name, else JKS",
     )
     key_store_password_path: str | None = setting(
@@ -57,23 +58,24 @@ class BookieTlsSettings:
     )
     certificate: str | None = setting(
         *("tlsCertificatePath", None, text_of, "path"),
-        "The certificate of a key in PEM, with those that sign it, where tlsKeyStore does not contain them.",
+        "The certificate of a PEM key, with its chain, if tlsKeyStore does not contain them.",
     )
     trust_store: str | None = setting(
         *("tlsTrustStore", None, text_of, "path"),
-        "The authorities whose certificates of clients, and of bookies, are accepted. None: for bookies those that "
-        "this machine trusts. Read again when it changes.",
+        "The authorities that sign the certificates of clients and of bookies. None: for bookies, those that this "
+        "machine trusts. Read again when it changes.",
     )
     trust_store_type: str | None = setting(
         *("tlsTrustStoreType", None, _STORE_TYPE, "PEM/PKCS12/JKS", "As tlsKeyStoreType."),
         shown="by the name, else JKS",
     )
     trust_store_password_path: str | None = setting(
-        *("tlsTrustStorePasswordPath", None, text_of, "path"), "A file whose first line is that of tlsTrustStore."
+        *("tlsTrustStorePasswordPath", None, text_of, "path"),
+        "A file whose first line is the password of tlsTrustStore.",
     )
     enabled_protocols: frozenset[str] = setting(
         *("tlsEnabledProtocols", VERSIONS_OF_TLS, versions_of_tls, "versions"),
-        "The versions that may be spoken. Older ones are broken and not available.",
+        "The TLS versions that may be used. Older ones are broken and not available.",
     )
     cipher_suites: tuple[str, ...] = setting(
         *("tlsEnabledCipherSuites", (), cipher_suites, "suites"),

@@ -28,21 +28,21 @@ REFUSED: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     (
         ("ssl.clientHostnameVerification", "ssl.allowReverseDnsLookup"),
-        "the name in a client's certificate is not compared with its address; write ACLs or rules of a firewall",
+        "the name in a client's certificate is not compared with its address; use ACLs or firewall rules",
     ),
     (("ssl.authProvider",), "a certificate gives an identity of the scheme x509, and of no other"),
-    (("fips-mode",), "whether OpenSSL keeps to FIPS is a matter of its own configuration"),
+    (("fips-mode",), "OpenSSL's own configuration determines whether it complies with FIPS"),
     (("ssl.*", "netty.ssl.*"), "this part of TLS for clients is not supported"),
     (
         (
             "X509AuthenticationProvider.*",
             "IPAuthenticationProvider.*",
         ),
-        "of this part of authentication nothing would be enforced",
+        "this part of authentication would not be enforced",
     ),
     (
         ("metricsProvider.https*", "metricsProvider.ssl.*"),
-        "the port of metrics speaks no TLS; metricsProvider.httpHost=127.0.0.1 keeps it on this machine",
+        "the metrics port does not support TLS; metricsProvider.httpHost=127.0.0.1 keeps it on this machine",
     ),
     (("quorum.auth.*",), "members prove who they are with quorum.secretFile, not by SASL"),
     (
@@ -69,7 +69,7 @@ NO_COUNTERPART: tuple[tuple[tuple[str, ...], str], ...] = (
         ),
         "figures are kept without a thread or a queue",
     ),
-    (("admin.httpVersion",), "HTTP/1.1 is spoken, and no other"),
+    (("admin.httpVersion",), "only HTTP/1.1 is supported"),
     (("forceSync",), "what is acknowledged is always synced; there is no way to switch that off"),
     (("syncEnabled", "observer.syncEnabled"), "observers always keep a log and snapshots"),
     (("digest.enabled",), "the digest of the tree is always kept and compared"),
@@ -90,24 +90,24 @@ NO_COUNTERPART: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     (
         ("fastleader.minNotificationInterval", "fastleader.maxNotificationInterval"),
-        "a vote is sent again as the election itself sees fit",
+        "the election itself decides when a vote is sent again",
     ),
     (("leaderConnectDelayDuringRetryMs",), "a connection to the leader is tried once for each election"),
     (("maintain_connection_when_client_auth_fails",), "a client whose authentication fails is always disconnected"),
     (
         ("request_throttler.shutdownTimeout",),
-        "a server that stops waits for no client's request: nobody was told that it is done",
+        "a server that stops does not wait for requests: no client was told that they are done",
     ),
-    (("ssl.hostnameVerification",), "it is for who connects, and a server connects to nobody so"),
+    (("ssl.hostnameVerification",), "it applies to the connecting end, and a server opens no such connections"),
     (("ssl.handshakeDetectionTimeoutMillis",), "a client has ten seconds for its handshake"),
-    (("ssl.sslProvider",), "it is OpenSSL, as Python has it"),
+    (("ssl.sslProvider",), "TLS is provided by Python's OpenSSL"),
     (
         ("jaasLoginRenew", "kerberos.minReLoginTimeMs", "kinit"),
         "a server proves itself with its keytab, and has no ticket to renew",
     ),
-    (("requireKerberosConfig",), "the principal of a server always says its realm"),
+    (("requireKerberosConfig",), "the principal of a server always includes its realm"),
     (("tcpKeepAlive",), "links between members always have it"),
-    (("quorumCnxnTimeoutMs",), "a link of the election that says nothing is given up after syncLimit ticks"),
+    (("quorumCnxnTimeoutMs",), "a silent election link is closed after syncLimit ticks"),
     (
         (
             "nio.*",

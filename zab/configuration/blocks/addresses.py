@@ -33,7 +33,7 @@ class AddressSettings:
         1000,
         COUNT,
         "ms",
-        "When an address has not answered by then, or has refused, the next one is tried beside it.",
+        "If an address has not answered in this time, or has refused, the next one is tried in parallel.",
     )
 
     @property

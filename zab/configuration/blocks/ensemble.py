@@ -58,15 +58,16 @@ class EnsembleSettings:
 
     tls_enabled: bool = setting(
         *("zookeeper.ssl.client.enable", False, BOOLEAN, "true/false"),
-        "Whether TLS is spoken to the members of the coordination service, whose ports are then those for TLS.",
+        "Whether the connections to the members of the coordination service use TLS. The given ports are then TLS "
+        "ports.",
     )
     client_socket: str | None = setting(
         *("zookeeper.clientCnxnSocket", None, _socket, "class"),
-        "Not needed: the client speaks TLS if zookeeper.ssl.client.enable says so. Java's two classes are known.",
+        "Not needed: zookeeper.ssl.client.enable decides whether TLS is used. Java's two classes are accepted.",
     )
     key_store: str | None = setting(
         *("zookeeper.ssl.keystore.location", None, text_of, "path"),
-        "The key and certificate that members are shown: PEM, PKCS#12 or JKS. Read again when it changes.",
+        "The key and certificate to present to members: PEM, PKCS#12 or JKS. Read again when it changes.",
     )
     key_store_password: str | None = setting(
         *("zookeeper.ssl.keystore.password", None, text_of, "text", "Better in a file of its own (passwordPath)."),
@@ -82,22 +83,22 @@ class EnsembleSettings:
             None,
             _STORE_TYPE,
             "PEM/PKCS12/JKS",
-            "Needed where the file name does not tell.",
+            "Needed if the file name does not show the type.",
         ),
         shown="by the name",
     )
     trust_store: str | None = setting(
         *("zookeeper.ssl.truststore.location", None, text_of, "path"),
-        "The authorities whose certificates of members are accepted. None: those that this machine trusts.",
+        "The authorities that sign the members' certificates. None: those that this machine trusts.",
     )
     trust_store_password: str | None = setting(
-        *("zookeeper.ssl.truststore.password", None, text_of, "text", "As that of the key store."), secret=True
+        *("zookeeper.ssl.truststore.password", None, text_of, "text", "As for the key store."), secret=True
     )
     trust_store_password_path: str | None = setting(
-        *("zookeeper.ssl.truststore.passwordPath", None, text_of, "path"), "zab only. As that of the key store."
+        *("zookeeper.ssl.truststore.passwordPath", None, text_of, "path"), "zab only. As for the key store."
     )
     trust_store_type: str | None = setting(
-        *("zookeeper.ssl.truststore.type", None, _STORE_TYPE, "PEM/PKCS12/JKS", "As that of the key store."),
+        *("zookeeper.ssl.truststore.type", None, _STORE_TYPE, "PEM/PKCS12/JKS", "As for the key store."),
         shown="by the name",
     )
     checks_host: bool = setting(
@@ -108,11 +109,11 @@ class EnsembleSettings:
     )
     protocol: frozenset[str] = setting(
         *("zookeeper.ssl.protocol", VERSIONS_OF_TLS, versions_of_tls, "version"),
-        "The version that is spoken, where zookeeper.ssl.enabled.protocols names none.",
+        "The TLS version, unless zookeeper.ssl.enabled.protocols is set.",
     )
     enabled_protocols: frozenset[str] = setting(
         *("zookeeper.ssl.enabled.protocols", frozenset(), versions_of_tls, "versions"),
-        "The versions that may be spoken.",
+        "The TLS versions that may be used.",
         shown="zookeeper.ssl.protocol",
     )
     cipher_suites: tuple[str, ...] = setting(
@@ -122,9 +123,12 @@ class EnsembleSettings:
     )
     crl: bool = setting(
         *("zookeeper.ssl.crl.enable", False, BOOLEAN, "true/false"),
-        "true: the trust store has lists of revoked certificates, and members with one of those are refused.",
+        "true: the trust store has lists of revoked certificates, and members whose certificates are on them are "
+        "refused.",
     )
-    ocsp: bool = setting(*("zookeeper.ssl.ocsp.enable", False, _no_ocsp, "false"), "Only false: no authority is asked.")
+    ocsp: bool = setting(
+        *("zookeeper.ssl.ocsp.enable", False, _no_ocsp, "false"), "Must be false: OCSP is not supported."
+    )
     jaas_file: str | None = setting(
         *("java.security.auth.login.config", None, text_of, "path"),
         "zab only, with the name of Java's property. A JAAS file with the login at the coordination service, by SASL "

@@ -42,14 +42,14 @@ class LimitSettings:
         128 * _MIB,
         BYTES,
         "bytes",
-        "zab only. The limit on unsent output of all connections. Beyond it, those with most are closed. At "
-        "half of it, apply waits until watch events are sent.",
+        "zab only. The limit on unsent output of all connections. Beyond it, the connections that use the most are "
+        "closed. At half of it, apply waits until watch events are sent.",
     )
     total_input_limit_bytes: int = setting(
         "totalInputLimitBytes",
         256 * _MIB,
         BYTES,
         "bytes",
-        "zab only. The limit on requests of all connections that are incomplete or wait. Beyond it, those "
-        "with most are closed. At half of it, large requests wait for each other.",
+        "zab only. The limit on requests of all connections that are incomplete or wait. Beyond it, the connections "
+        "that use the most are closed. At half of it, large requests wait for each other.",
     )

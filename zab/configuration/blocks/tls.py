@@ -55,7 +55,7 @@ class TlsSettings:
         None,
         _STORE_TYPE,
         "PEM/PKCS12/JKS",
-        "Needed where the file name does not tell.",
+        "Needed if the file name does not show the type.",
         shown="by the name",
     )
     trust_store: str | None = setting(
@@ -84,8 +84,8 @@ class TlsSettings:
         None,
         versions_of_tls,
         "versions",
-        "The versions that may be spoken. Older ones are broken and not available. ZooKeeper's default is "
-        "TLSv1.3 alone.",
+        "The TLS versions that may be used. Older ones are broken and not available. ZooKeeper's default is TLSv1.3 "
+        "alone.",
         shown="by protocol",
     )
     cipher_suites: tuple[str, ...] = setting(

@@ -26,15 +26,15 @@ class AccessSettings:
         None,
         text_of,
         "user:base64",
-        "The superuser of the scheme digest, whom no ACL stops.",
+        "The superuser of the scheme digest, who passes every ACL.",
     )
     digest_algorithm: str = setting(
         "DigestAuthenticationProvider.digestAlg",
         "sha1",
         digest_algorithm,
         "hash",
-        "The hash of passwords in ACLs and in superDigest, the same on all members. Existing hashes of "
-        "another one match no password.",
+        "The hash of passwords in ACLs and in superDigest, the same on all members. Existing hashes of a different "
+        "kind match no password.",
         shown="SHA1",
     )
     auth_providers: tuple[str, ...] = setting(
@@ -57,7 +57,7 @@ class AccessSettings:
         "superUser.*", (), text_of, "user", "More of them. The part after the dot has no meaning.", shown="none"
     )
     any_sasl_user: str | None = setting(
-        "letAnySaslUserDoX", None, text_of, "user", "What an ACL gives to this SASL user, every SASL user has."
+        "letAnySaslUserDoX", None, text_of, "user", "Every SASL user has the permissions that ACLs grant to this one."
     )
     keeps_sasl_failed: bool = setting(
         "allowSaslFailedClients",

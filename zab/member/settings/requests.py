@@ -23,7 +23,7 @@ class RequestSettings:
         1000,
         COUNT,
         "requests",
-        "How many requests may be in process. Beyond it, connections that have some are not read from.",
+        "How many requests may be outstanding. Beyond it, connections with outstanding requests are not read from.",
     )
     jute_max_buffer_bytes: int = setting(
         "jute.maxbuffer",
@@ -76,7 +76,8 @@ class RequestSettings:
         2048 * _MIB,
         BYTES,
         "bytes",
-        "zab only. The limit on the watches of all connections. Beyond it, those with most are closed.",
+        "zab only. The limit on the watches of all connections. Beyond it, the connections that use the most are "
+        "closed.",
     )
     max_changes_per_connection: int = setting(
         "maxChangesPerConnection",
@@ -97,7 +98,7 @@ class RequestSettings:
         30_000,
         COUNT_OR_0,
         "ms",
-        "zab only. How long a getChanges with nothing to tell may wait.",
+        "zab only. How long a getChanges with nothing to report may wait.",
     )
     max_past_acls: int = setting(
         "maxPastAcls",

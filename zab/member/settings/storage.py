@@ -112,8 +112,8 @@ class StorageSettings:
         32 * _MIB,
         integer(4096, LONG_MAX),
         "bytes",
-        "zab only. The size of a file that is deleted when space is low, so that closing sessions, deletes "
-        "and elections go on.",
+        "zab only. The size of a file that is deleted when space is low, so that closing sessions, deletes and "
+        "elections can continue.",
     )
     scrub_interval_seconds: int = setting(
         "scrub.intervalSeconds",

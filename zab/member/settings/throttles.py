@@ -28,7 +28,7 @@ class ConnectionThrottleSettings:
         -1,
         integer(-1, INT_MAX),
         "ms",
-        "How often the probability is adapted with which connections are closed although tokens are left. -1: never.",
+        "How often the probability of closing connections while tokens are left is adjusted. -1: never.",
     )
     drop_increase: float = setting(
         "drop_increase", 0.02, fraction, "0 to 1", "Added to that probability while no token is left."
@@ -51,7 +51,7 @@ class ConnectionThrottleSettings:
         "local_session_weight", 1, COUNT, "tokens", "The cost of a new session that only one server knows."
     )
     renew_session_weight: int = setting(
-        "renew_session_weight", 2, COUNT, "tokens", "The cost of a client that comes back to its session."
+        "renew_session_weight", 2, COUNT, "tokens", "The cost of a client that resumes its session."
     )
 
 
@@ -72,7 +72,7 @@ class RequestThrottleSettings:
         100,
         COUNT,
         "ms",
-        "How often waiting requests are looked at when no other one is done.",
+        "How often waiting requests are checked when no other request completes.",
     )
     drop_stale: bool = setting(
         "request_throttle_drop_stale",

@@ -44,12 +44,12 @@ class AccessSettings:
     )
     super_users: frozenset[str] = setting(
         *("super.users", frozenset(), _principals, "User:NAME;…"),
-        "Principals that may do everything, whatever the lists say. Several have semicolons between them.",
+        "Principals that may do everything, whatever the access lists say. Several are separated by semicolons.",
         shown="none",
     )
     allows_without_list: bool = setting(
         *("allow.everyone.if.no.acl.found", False, BOOLEAN, "true/false"),
-        "true: a resource that no list is about is open to every client.",
+        "true: a resource that no access list covers is open to every client.",
     )
 
     @property

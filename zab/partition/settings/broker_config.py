@@ -133,13 +133,13 @@ IGNORED: Mapping[str, str] = {
     **dict.fromkeys(("log.message.format.version", "inter.broker.protocol.version"), "there is one format"),
     **dict.fromkeys(
         ("producer.purgatory.purge.interval.requests", "fetch.purgatory.purge.interval.requests"),
-        "what waits leaves its lists at once",
+        "a request leaves the purgatory as soon as it is complete",
     ),
     **dict.fromkeys(
         ("ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "ssl.secure.random.implementation"),
         "OpenSSL has one way to do this",
     ),
-    "ssl.protocol": "ssl.enabled.protocols says which versions are spoken",
+    "ssl.protocol": "ssl.enabled.protocols says which versions are used",
     **dict.fromkeys(
         (
             "ssl.endpoint.identification.algorithm",
@@ -147,18 +147,18 @@ IGNORED: Mapping[str, str] = {
         ),
         "it is about connections between brokers",
     ),
-    "log.flush.scheduler.interval.ms": "a log is synced when its flush.ms is over, not when that is looked for",
-    "zookeeper.connection.timeout.ms": "the broker looks for a server for as long as it takes",
+    "log.flush.scheduler.interval.ms": "a log is synced as soon as its flush.ms is over, without a periodic check",
+    "zookeeper.connection.timeout.ms": "the broker tries to connect for as long as it takes",
     "zookeeper.max.in.flight.requests": "the client of the coordination service has its own limit",
 }
 """Keys of Kafka that change nothing here, and why."""
 REFUSED: Mapping[str, str] = {
-    "security.inter.broker.protocol": "say it of the listener: listener.security.protocol.map=REPLICATION:SSL",
+    "security.inter.broker.protocol": "set it for the listener: listener.security.protocol.map=REPLICATION:SSL",
     "principal.builder.class": "a client is named by its login, or by the whole subject of its certificate",
     "delegation.token.master.key": "there are no delegation tokens",
     "delegation.token.secret.key": "there are no delegation tokens",
-    "process.roles": "brokers find each other by the coordination service: zookeeper.connect",
-    "controller.quorum.voters": "brokers find each other by the coordination service: zookeeper.connect",
+    "process.roles": "brokers find each other through the coordination service: zookeeper.connect",
+    "controller.quorum.voters": "brokers find each other through the coordination service: zookeeper.connect",
 }
 _REFUSED_PREFIXES: Mapping[str, str] = {
     "ssl.": "it is not supported here",

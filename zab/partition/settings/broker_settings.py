@@ -49,14 +49,14 @@ class BrokerSettings:
     """The id of the broker, its listeners, and its directory. Times are ms, sizes bytes."""
 
     broker_id: int = setting(
-        "broker.id", BROKER_ID_GENERATED, integer(-1, INT_MAX), "id", "-1: the coordination service gives out an id."
+        "broker.id", BROKER_ID_GENERATED, integer(-1, INT_MAX), "id", "-1: the coordination service assigns an id."
     )
     listeners: tuple[Endpoint, ...] = setting(
         "listeners",
         (Endpoint("PLAINTEXT", "127.0.0.1", 9092),),
         endpoints_in,
         "NAME://HOST:PORT,…",
-        "Where clients connect. An empty host is every address of this machine.",
+        "Where clients connect. An empty host means every address of this machine.",
         shown="PLAINTEXT://127.0.0.1:9092",
     )
     advertised_listeners: tuple[Endpoint, ...] | None = setting(
@@ -71,10 +71,10 @@ class BrokerSettings:
         NAMES_ARE_PROTOCOLS,
         protocols_in,
         "NAME:PROTOCOL,…",
-        "What a listener speaks: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. By default, its name is its protocol.",
+        "The protocol of a listener: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. By default, its name is its protocol.",
         shown="names are protocols",
     )
-    log_directory: str = setting("log.dirs", "broker-data", text_of, "path", "The directory of the logs; one.")
+    log_directory: str = setting("log.dirs", "broker-data", text_of, "path", "The directory of the logs; only one.")
     rack: str | None = setting(
         "broker.rack", None, text_of, "name", "Replicas of a partition are spread over the racks."
     )
@@ -84,18 +84,22 @@ class BrokerSettings:
     )
     session_timeout_ms: int = setting(
         *("zookeeper.session.timeout.ms", 6000, _MS, "ms"),
-        "How long after its last sign of life others take this broker for dead.",
+        "How long after its last contact with the coordination service the broker counts as dead.",
     )
     partition_count: int = setting(
-        "num.partitions", 1, integer(1, 10_000), "partitions", "How many a topic gets whose creator names no number."
+        "num.partitions",
+        1,
+        integer(1, 10_000),
+        "partitions",
+        "How many partitions a topic gets if its creator gives no number.",
     )
     replication_factor: int = setting(
         *("default.replication.factor", 1, integer(1, 32_767), "replicas"),
-        "How many replicas a partition gets whose creator names no number.",
+        "How many replicas a partition gets if the topic's creator gives no number.",
     )
     creates_topics: bool = setting(
         *("auto.create.topics.enable", True, BOOLEAN, "true/false"),
-        "Whether a topic is created when a client asks about it that allows this.",
+        "Whether a topic is created when a client that allows this asks for its metadata.",
     )
     deletes_topics: bool = setting(
         "delete.topic.enable", True, BOOLEAN, "true/false", "Whether clients may delete topics."
@@ -112,7 +116,7 @@ class HttpSettings:
     )
     host: str = setting(
         *("http.host", "127.0.0.1", host_name, "host"),
-        "zab only. The address of that port: by default this machine alone, since it asks nobody for a login.",
+        "zab only. The address of that port: by default this machine alone, since it requires no login.",
     )
 
 
@@ -126,12 +130,12 @@ class ReplicationSettings:
     )
     secret_file: str | None = setting(
         *("broker.secretFile", None, text_of, "path"),
-        "The secret by which brokers prove who they are (`zab secret`). None: links stay within this machine.",
+        "The secret by which brokers authenticate each other (`zab secret`). None: links stay within this machine.",
     )
     trust_store: str | None = setting(
         *("broker.ssl.truststore.location", None, text_of, "path"),
-        "zab only. The authorities of the brokers, where those of clients are others; its password is that of "
-        "`ssl.truststore`. For links that speak SSL, by `listener.security.protocol.map`.",
+        "zab only. The authorities that sign the brokers' certificates, if they differ from those of clients; its "
+        "password is that of `ssl.truststore`. For links that use SSL according to `listener.security.protocol.map`.",
         shown="ssl.truststore.location",
     )
     fetch_bytes: int = setting(
@@ -152,22 +156,22 @@ class ReplicationSettings:
     )
     lag_max_ms: int = setting(
         *("replica.lag.time.max.ms", 30_000, _MS, "ms"),
-        "A follower that has not caught up for so long is not in sync.",
+        "A follower that has not caught up for this long is not in sync.",
     )
     link_timeout_ms: int = setting(
         *("replica.socket.timeout.ms", 30_000, _MS, "ms"),
-        "A link whose other end owes an answer for so long is broken off. More than the longest wait.",
+        "A link whose other end has not answered for this long is closed. Longer than the longest wait.",
     )
     gives_leaders_away: bool = setting(
         *("controlled.shutdown.enable", True, BOOLEAN, "true/false"),
-        "Whether a broker that stops first has others lead what it leads.",
+        "Whether a broker that stops first hands over leadership of its partitions.",
     )
     shutdown_tries: int = setting(
         *("controlled.shutdown.max.retries", 3, COUNT, "tries"),
-        "How often it asks again for what it still leads.",
+        "How often it retries for the partitions that it still leads.",
     )
     shutdown_retry_ms: int = setting(
-        "controlled.shutdown.retry.backoff.ms", 5000, _MS, "ms", "How long it waits before it asks again."
+        "controlled.shutdown.retry.backoff.ms", 5000, _MS, "ms", "How long it waits before it retries."
     )
 
 
@@ -180,24 +184,28 @@ class RequestSettings:
     )
     queued_bytes_max: int = setting(
         *("queued.max.request.bytes", 256 << 20, integer(1024, LONG_MAX), "bytes"),
-        "The limit on requests of all connections that are incomplete or wait. Large requests wait for each other at "
-        "half of it; beyond it, the connections with most are closed. At least twice the largest request.",
+        "The limit on requests of all connections that are incomplete or wait. At half of it, large requests wait "
+        "for each other; beyond it, the connections that use the most are closed. At least twice the largest request.",
     )
     idle_ms: int = setting(
-        "connections.max.idle.ms", 600_000, _MS, "ms", "A connection that is silent for so long is closed."
+        "connections.max.idle.ms", 600_000, _MS, "ms", "A connection that is silent for this long is closed."
     )
     connections_max: int = setting(
         *("max.connections", INT_MAX, COUNT, "connections"), "How many connections a broker serves."
     )
     connections_of_address_max: int = setting(
-        "max.connections.per.ip", INT_MAX, COUNT, "connections", "How many come from one address."
+        "max.connections.per.ip",
+        INT_MAX,
+        COUNT,
+        "connections",
+        "How many connections from one address a broker serves.",
     )
     fetch_bytes_max: int = setting(
-        "fetch.max.bytes", 55 << 20, integer(1024, INT_MAX), "bytes", "The most that one fetch gets."
+        "fetch.max.bytes", 55 << 20, integer(1024, INT_MAX), "bytes", "The most that one fetch returns."
     )
     fetch_session_slots: int = setting(
         *("max.incremental.fetch.session.cache.slots", 1000, COUNT_OR_0, "sessions"),
-        "How many consumers have a fetch session; the others name all their partitions each time.",
+        "How many consumers have a fetch session; the others name all their partitions in each fetch.",
     )
 
 
@@ -209,7 +217,7 @@ class QuotaSettings:
         *("quota.window.num", 11, integer(2, 3600), "windows"),
         "Over how many windows the rate of a client is measured.",
     )
-    window_seconds: int = setting("quota.window.size.seconds", 1, integer(1, 3600), "s", "How long each of them is.")
+    window_seconds: int = setting("quota.window.size.seconds", 1, integer(1, 3600), "s", "How long each window is.")
 
 
 @frozen(kw_only=True)
@@ -217,15 +225,15 @@ class LogSettings:
     """When the logs of a broker are looked after."""
 
     retention_check_ms: int = setting(
-        "log.retention.check.interval.ms", 300_000, _MS, "ms", "How often old segments are looked for."
+        "log.retention.check.interval.ms", 300_000, _MS, "ms", "How often the broker looks for segments to delete."
     )
     checkpoint_ms: int = setting(
         *("log.flush.offset.checkpoint.interval.ms", 60_000, _MS, "ms"),
-        "How often it is written down up to where logs are on the disk, and where they begin.",
+        "How often the broker checkpoints up to where logs are on the disk, and where they begin.",
     )
     high_watermark_checkpoint_ms: int = setting(
         *("replica.high.watermark.checkpoint.interval.ms", 5000, _MS, "ms"),
-        "How often the high watermarks are written down.",
+        "How often the broker checkpoints the high watermarks.",
     )
     producer_id_expiration_ms: int = setting(
         *("producer.id.expiration.ms", 86_400_000, _MS, "ms"),
@@ -239,25 +247,30 @@ class CleanerSettings:
 
     is_enabled: bool = setting("log.cleaner.enable", True, BOOLEAN, "true/false", "Whether logs are compacted at all.")
     thread_count: int = setting(
-        *("log.cleaner.threads", 1, integer(1, 1), "threads"), "One log is compacted at a time, a step after the other."
+        *("log.cleaner.threads", 1, integer(1, 1), "threads"), "Only 1: one log is compacted at a time, step by step."
     )
     backoff_ms: int = setting(
-        "log.cleaner.backoff.ms", 15_000, _MS, "ms", "How often it is looked for a log to compact while there is none."
+        "log.cleaner.backoff.ms",
+        15_000,
+        _MS,
+        "ms",
+        "How often the broker looks for a log to compact while there is none.",
     )
     map_bytes: int = setting(
         *("log.cleaner.dedupe.buffer.size", 128 << 20, BYTES, "bytes"),
-        "The memory for the newest offset of each key, 200 bytes for one. What does not fit waits for the next round.",
+        "The memory for the newest offset of each key, 200 bytes per key. Keys that do not fit wait for the next "
+        "round.",
     )
     map_load_factor: float = setting(
         "log.cleaner.io.buffer.load.factor", 0.9, fraction, "part", "How much of that memory is used."
     )
     piece_bytes: int = setting(
         *("log.cleaner.io.buffer.size", 512 << 10, integer(1024, INT_MAX), "bytes"),
-        "How much of a log is read at a time; one batch where that is larger.",
+        "How much of a log compaction reads at a time; a larger batch is read whole.",
     )
     bytes_a_second_max: int = setting(
         *("log.cleaner.io.max.bytes.per.second", LONG_MAX, integer(1, LONG_MAX), "bytes"),
-        "How much is read and written in a second at most.",
+        "How much compaction reads and writes per second, at most.",
     )
 
 
@@ -322,7 +335,7 @@ class GroupSettings:
     )
     consumer_assignors: tuple[str, ...] = setting(
         *("group.consumer.assignors", ("uniform", "range"), _assignors, "names"),
-        "The assignors that members of groups of KIP-848 may ask for; who asks for none gets the first one.",
+        "The assignors that members of groups of KIP-848 may ask for; a member that asks for none gets the first one.",
         shown="uniform,range",
     )
     migration_policy: str = setting(
@@ -331,7 +344,7 @@ class GroupSettings:
         "joins; downgrade, those of KIP-848 when the last such member leaves; bidirectional; disabled.",
     )
     metadata_bytes_max: int = setting(
-        "offset.metadata.max.bytes", 4096, BYTES, "bytes", "The longest text beside a committed offset."
+        "offset.metadata.max.bytes", 4096, BYTES, "bytes", "The longest metadata of a committed offset."
     )
     offsets_partition_count: int = setting(
         "offsets.topic.num.partitions", 50, integer(1, 10_000), "partitions", "Partitions of __consumer_offsets."
@@ -345,7 +358,7 @@ class GroupSettings:
     )
     offsets_retention_minutes: int = setting(
         *("offsets.retention.minutes", 10_080, integer(1, INT_MAX), "minutes"),
-        "How long after a group is empty its offsets are kept.",
+        "How long the offsets of a group are kept after the group has become empty.",
     )
     offsets_commit_timeout_ms: int = setting(
         "offsets.commit.timeout.ms", 5000, _MS, "ms", "How long a commit waits for its replicas."
@@ -361,15 +374,15 @@ class TransactionSettings:
     )
     id_expiration_ms: int = setting(
         *("transactional.id.expiration.ms", 604_800_000, _MS, "ms"),
-        "How long after its last transaction a transactional id is forgotten.",
+        "How long after its last transaction a transactional id expires.",
     )
     abort_check_ms: int = setting(
         *("transaction.abort.timed.out.transaction.cleanup.interval.ms", 10_000, _MS, "ms"),
-        "How often transactions are looked for that are open for longer than their timeout.",
+        "How often the coordinator looks for transactions that are open for longer than their timeout.",
     )
     expiry_check_ms: int = setting(
         *("transaction.remove.expired.transaction.cleanup.interval.ms", 3_600_000, _MS, "ms"),
-        "How often transactional ids are looked for that are to be forgotten.",
+        "How often the coordinator looks for expired transactional ids.",
     )
     partition_count: int = setting(
         *("transaction.state.log.num.partitions", 50, integer(1, 10_000), "partitions"),
@@ -381,11 +394,11 @@ class TransactionSettings:
     )
     in_sync_min: int = setting(
         *("transaction.state.log.min.isr", 2, integer(1, 32_767), "replicas"),
-        "How many of them have to have a change; fewer where there are fewer.",
+        "How many of these replicas must have a change; fewer if there are fewer replicas.",
     )
     verifies: bool = setting(
         *("transaction.partition.verification.enable", True, BOOLEAN, "true/false"),
-        "Whether a leader asks the coordinator of a transaction before it appends the first batch of it.",
+        "Whether a leader asks the coordinator before it appends the first batch of a transaction.",
     )
     segment_bytes: int = setting(
         "transaction.state.log.segment.bytes", 100 << 20, integer(1024, INT_MAX), "bytes", "The size of its segments."

@@ -22,8 +22,8 @@ class BrokerEnsembleSettings(EnsembleSettings):
 
     sets_acl: bool = setting(
         *("zookeeper.set.acl", False, BOOLEAN, "true/false"),
-        "Whether znodes that brokers create may be changed by brokers only: by those with the same login or the same "
-        "subject of a certificate. Others may read them, except for what is derived from passwords.",
+        "Whether only brokers, that is, clients with the same login or the same certificate subject, may change the "
+        "znodes that brokers create. Others may read them, except for what is derived from passwords.",
     )
 
     def acl_of(self, path: str) -> ZnodeAcl:

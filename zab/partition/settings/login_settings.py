@@ -44,11 +44,11 @@ class LoginSettings:
     )
     failure_delay_ms: int = setting(
         *("connection.failed.authentication.delay.ms", 100, integer(0, 10_000), "ms"),
-        "How long a client waits for the answer that its login has failed.",
+        "How long the answer to a failed login is delayed.",
     )
     reauthentication_ms: int = setting(
         *("connections.max.reauth.ms", 0, integer(0, 0), "ms"),
-        "Only 0 is supported: a login holds for as long as its connection.",
+        "Only 0 is supported: a login is valid until its connection closes.",
     )
 
 

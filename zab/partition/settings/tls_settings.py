@@ -65,7 +65,7 @@ class ListenerTlsSettings:
         "key.password", None, text_of, "text", "The password of the key, which is also that of its store.", secret=True
     )
     key_store_type: str | None = setting(
-        *("keystore.type", None, _STORE_TYPE, "PEM/PKCS12/JKS", "Needed where the file name does not tell."),
+        *("keystore.type", None, _STORE_TYPE, "PEM/PKCS12/JKS", "Needed if the file name does not show the type."),
         shown="by the name",
     )
     trust_store: str | None = setting(
@@ -73,7 +73,7 @@ class ListenerTlsSettings:
         None,
         text_of,
         "path",
-        "The authorities whose certificates of clients are accepted. There are no others.",
+        "The authorities that sign the clients' certificates. No others are accepted.",
     )
     trust_store_password: str | None = setting(
         "truststore.password", None, text_of, "text", "As ssl.keystore.password.", secret=True
@@ -89,11 +89,11 @@ class ListenerTlsSettings:
         ClientAuth.NONE,
         choice(**{each.value: each for each in ClientAuth}),
         "none/requested/required",
-        "Whether clients show a certificate. Its subject is then their name: User:CN=….",
+        "Whether clients are asked for a certificate, or must present one. Its subject is then their name: User:CN=….",
     )
     enabled_protocols: frozenset[str] = setting(
         *("enabled.protocols", VERSIONS_OF_TLS, versions_of_tls, "versions"),
-        "The versions that may be spoken. Older ones are broken and not available.",
+        "The TLS versions that may be used. Older ones are broken and not available.",
     )
     cipher_suites: tuple[str, ...] = setting(
         "cipher.suites",

@@ -93,11 +93,11 @@ class TopicSettings:
 
     cleanup_policy: tuple[str, ...] = _key(
         *("cleanup.policy", "log.cleanup.policy", ("delete",), _policies, _W),
-        "What becomes of old data: segments are deleted, or older values of a key are (compact), or both.",
+        "What happens to old data: segments are deleted, or older values of a key are (compact), or both.",
     )
     compression_type: str = _key(
         *("compression.type", "compression.type", "producer", _one_of("producer"), _S),
-        "producer: batches are stored as they come. Nothing else is supported.",
+        "producer: batches are stored as they arrive. Nothing else is supported.",
     )
     delete_retention_ms: int = _key(
         *("delete.retention.ms", "log.cleaner.delete.retention.ms", 86_400_000, _LONG_OR_0, _L),
@@ -109,15 +109,16 @@ class TopicSettings:
     )
     flush_messages: int = _key(
         *("flush.messages", "log.flush.interval.messages", LONG_MAX, _LONG, _L),
-        "After so many records the log is synced.",
+        "After this many records the log is synced.",
     )
     flush_ms: int = _key(
         *("flush.ms", "log.flush.interval.ms", LONG_MAX, _LONG_OR_0, _L),
-        "So long after the append of a record, the log is synced at the latest.",
+        "How long after the append of a record the log is synced at the latest.",
     )
     flush_mode: str = _key(
         *("flush.mode", "log.flush.mode", "os", _one_of("os", BATCH), _S),
-        "zab only. batch: what is acknowledged is on the disk. os: the operating system writes it later.",
+        "zab only. batch: records are on the disk before they are acknowledged. os: the operating system writes them "
+        "later.",
     )
     index_interval_bytes: int = _key(
         *("index.interval.bytes", "log.index.interval.bytes", 4096, _INT_OR_0, _I),
@@ -125,7 +126,7 @@ class TopicSettings:
     )
     max_compaction_lag_ms: int = _key(
         *("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", LONG_MAX, _LONG, _L),
-        "After so long a record is compacted, however little there is to compact.",
+        "After this time a record is compacted, however little there is to compact.",
     )
     max_message_bytes: int = _key(
         *("max.message.bytes", "message.max.bytes", 1_048_588, _INT_OR_0, _I), "The largest batch."
@@ -146,11 +147,11 @@ class TopicSettings:
     )
     min_cleanable_dirty_ratio: float = _key(
         *("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio", 0.5, fraction, _D),
-        "The part of a log that is not compacted yet, from which on it is compacted.",
+        "The share of a log that has not been compacted yet, at which the log is compacted.",
     )
     min_compaction_lag_ms: int = _key(
         *("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", 0, _LONG_OR_0, _L),
-        "How long a record is not compacted.",
+        "How long after its append a record is not compacted.",
     )
     min_insync_replicas: int = _key(
         *("min.insync.replicas", "min.insync.replicas", 1, _INT, _I),
@@ -166,11 +167,11 @@ class TopicSettings:
     )
     retention_bytes: int = _key(
         *("retention.bytes", "log.retention.bytes", NO_LIMIT, _LONG_OR_NONE, _L),
-        "The size from which on a partition loses its oldest segments; -1 is none.",
+        "The size beyond which the oldest segments of a partition are deleted. -1: no limit.",
     )
     retention_ms: int = _key(
         *("retention.ms", "log.retention.ms", 604_800_000, _LONG_OR_NONE, _L),
-        "The age from which on a partition loses its segments; -1 is none.",
+        "The age beyond which the segments of a partition are deleted. -1: no limit.",
     )
     segment_bytes: int = _key(
         *("segment.bytes", "log.segment.bytes", 1 << 30, integer(14, INT_MAX), _I), "The size of a segment."
@@ -188,7 +189,7 @@ class TopicSettings:
     )
     unclean_leader_election_enable: bool = _key(
         *("unclean.leader.election.enable", "unclean.leader.election.enable", False, BOOLEAN, _B),
-        "Whether a replica that is not in sync may lead, which loses what it has not got.",
+        "Whether a replica that is not in sync may become leader, which loses the records that it lacks.",
     )
 
     @property
