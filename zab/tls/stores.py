@@ -260,7 +260,7 @@ class Store:
 
         try:
             # Without a callback, OpenSSL would ask for a password at the terminal.
-            context.load_cert_chain(certificate or path, path, password=give)
+            context.load_cert_chain(certificate or path, keyfile=path, password=give)
         except ssl.SSLError as error:
             if error.reason == "KEY_VALUES_MISMATCH":
                 reason = "its key does not belong to its certificate"

@@ -45,7 +45,7 @@ def test_names_and_secrets_are_kafkas():
         ("ssl.keystore.key=PEM\n", "line 1: ssl.keystore.key: it is not supported here"),
         ("listener.name.ssl.ssl.client.auth=required\n", "there is one setting for all listeners"),
         ("listeners=OUTSIDE://127.0.0.1:1\n", "listeners: OUTSIDE is not supported: it is none of PLAINTEXT, SSL"),
-        ("security.inter.broker.protocol=SSL\n", "line 1: security.inter.broker.protocol: say it of the listener"),
+        ("security.inter.broker.protocol=SSL\n", "line 1: security.inter.broker.protocol: set it for the listener"),
         (f"{LINKS}SSL\n{TRUSTED}", "ssl.keystore.location: a listener speaks TLS"),
         (f"{LINKS}SSL\n{KEY}", "broker.ssl.truststore.location: brokers show each other certificates at REPLICATION"),
         (f"{LINKS}SASL_SSL\n{KEY}{TRUSTED}", "listener.security.protocol.map: REPLICATION is PLAINTEXT or SSL"),
