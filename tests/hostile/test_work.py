@@ -171,7 +171,7 @@ def test_change_that_two_thousand_clients_watch(target: Target) -> None:
             source = f"127.0.1.{1 + number % 50}"
             watchers.append(Client(target.follower.client_port, source=source, timeout_ms=40_000))
             stack.callback(watchers[-1].close)
-            if number % 500 == 499:
+            if number % 200 == 199:
                 for watcher in watchers:
                     watcher.send(OpCode.PING, xid=-2)
                 assert {watcher.reply()[0] for watcher in watchers} == {0}
