@@ -59,7 +59,7 @@ def test_where_the_metadata_is(text: str, uri: ServiceUri) -> None:
         (f"{LEAST}tlsKeyStore=/k", f"tlsKeyStore: it has no effect without tlsProviderFactoryClass={FACTORY}"),
         (f"{LEAST}tlsClientAuthentication=true", "tlsClientAuthentication: it has no effect"),
         (f"{LEAST}tlsProviderFactoryClass=org.example.Tls", "line 2: tlsProviderFactoryClass: no class of Java"),
-        (f"{LEAST}tlsProvider=BouncyCastle", "line 2: tlsProvider: TLS is OpenSSL's"),
+        (f"{LEAST}tlsProvider=BouncyCastle", "line 2: tlsProvider: TLS is provided by Python's OpenSSL"),
         (f"{LEAST}tlsSomething=1", "line 2: tlsSomething: it is not supported"),
         (f"{TLS}tlsTrustStore=/t", "tlsKeyStore: the bookie speaks TLS, so it needs"),
         (f"{TLS}tlsKeyStore=/k\ntlsClientAuthentication=true", "tlsTrustStore: clients show certificates"),
