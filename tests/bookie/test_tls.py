@@ -14,7 +14,7 @@ import trio
 
 from tests.bookie.wire import Wire, add, wires
 from tests.cli.commands import Run, run
-from tests.rigs.certificates import Certificates
+from tests.rigs.certificates import Certificates, client_context
 from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.client import Tls, connect
 from zab.client import aio as aio_client
@@ -104,14 +104,6 @@ async def stored(bookies: Bookies, **settings: object) -> AsyncIterator[LedgerSt
         yield store
 
 
-def context_of(holder: Path, *, has_key: bool = True) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(holder / "truststore.pem")
-    if has_key:
-        context.load_cert_chain(holder / "keystore.pem")
-    return context
-
-
 @contextlib.contextmanager
 def secured(address: str, context: ssl.SSLContext, *, is_v2: bool = True) -> Iterator[Wire]:
     """A connection within TLS."""
@@ -127,7 +119,7 @@ def secured(address: str, context: ssl.SSLContext, *, is_v2: bool = True) -> Ite
 @pytest.mark.parametrize("is_v2", [True, False])
 def test_requests_are_answered_within_tls(address: str, alice: Path, is_v2: bool) -> None:
     ledger = 1 if is_v2 else 2
-    with secured(address, context_of(alice), is_v2=is_v2) as wire:
+    with secured(address, client_context(alice), is_v2=is_v2) as wire:
         wire.send(*(add(ledger, entry, b"x" * 10_000) for entry in range(100)))
         assert {answer for _, answer in wire.answers(100)} == {Added(Status.OK, ledger, n) for n in range(100)}
         wire.send(*(ReadEntry(ledger, entry) for entry in range(100)))
@@ -143,13 +135,13 @@ def test_a_client_in_clear_is_unauthorized_and_stores_nothing(address: str, alic
             assert wire.ask(add(3, 0)).status is Status.UNAUTHORIZED
             assert wire.ask(ReadEntry(3, 0)).status is Status.UNAUTHORIZED
         assert clear[1].ask(StartTls()).status is Status.BAD_REQUEST
-    with secured(address, context_of(alice)) as wire:
+    with secured(address, client_context(alice)) as wire:
         assert wire.ask(ReadEntry(3, 0)).status is Status.NO_LEDGER
 
 
 def test_where_tls_is_not_required_there_is_both(optional: Bookies, alice: Path) -> None:
     address = optional.members[1].address
-    with Wire(address) as clear, secured(address, context_of(alice, has_key=False)) as wire:
+    with Wire(address) as clear, secured(address, client_context(alice, has_key=False)) as wire:
         assert clear.ask(add(1, 0)).status is Status.OK
         assert wire.ask(ReadEntry(1, 0)).status is Status.OK
 
@@ -174,13 +166,13 @@ def test_what_follows_in_clear_ends_the_connection_and_is_not_done(
         added = b"\x16\x03" if is_half_a_handshake else hostile.channel.encode(add(4, 0))
         hostile.socket.sendall(hostile.channel.encode(StartTls()) + added)
         assert hostile.socket.recv(1 << 16) == b"", "not even StartTls is answered"
-    with secured(address, context_of(alice)) as wire:
+    with secured(address, client_context(alice)) as wire:
         assert wire.ask(ReadEntry(4, 0)).status is Status.NO_LEDGER
 
 
 @pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", b"\x00\x00\x00\x04", b"\x16\x03\x01\x00\x04abcd"])
 def test_garbage_in_place_of_a_handshake_ends_the_connection(address: str, alice: Path, data: bytes) -> None:
-    with Wire(address) as hostile, secured(address, context_of(alice)) as wire:
+    with Wire(address) as hostile, secured(address, client_context(alice)) as wire:
         assert hostile.ask(StartTls()).status is Status.OK
         hostile.socket.sendall(data)
         assert hostile.is_closed()
@@ -191,13 +183,13 @@ def test_a_client_without_a_certificate_of_the_authority_gets_nothing(
     address: str, alice: Path, tmp_path: Path
 ) -> None:
     stranger = Certificates(tmp_path).client("stranger")
-    foreign = context_of(alice, has_key=False)
+    foreign = client_context(alice, has_key=False)
     foreign.load_cert_chain(stranger / "keystore.pem")
-    for context in (context_of(alice, has_key=False), foreign):
+    for context in (client_context(alice, has_key=False), foreign):
         with pytest.raises(OSError), secured(address, context) as wire:
             # Its handshake of TLS 1.3 ends before the bookie has seen the certificate.
             wire.ask(add(6, 0))
-    with secured(address, context_of(alice)) as wire:
+    with secured(address, client_context(alice)) as wire:
         assert wire.ask(ReadEntry(6, 0)).status is Status.NO_LEDGER
 
 

@@ -89,3 +89,12 @@ def server_context(directory: Path, *, wants_clients: bool = True) -> ssl.SSLCon
         context.load_verify_locations(directory / "truststore.pem")
         context.verify_mode = ssl.CERT_REQUIRED
     return context
+
+
+def client_context(directory: Path, *, has_key: bool = True) -> ssl.SSLContext:
+    """The context of a client that trusts what is in this directory; `has_key`: it shows the certificate there."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(directory / "truststore.pem")
+    if has_key:
+        context.load_cert_chain(directory / "keystore.pem")
+    return context

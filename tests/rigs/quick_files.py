@@ -1,4 +1,5 @@
-"""Where the directories of tests are: in memory, if there is room.
+"""Where the temporary directories of servers are: in memory, if there is room. pytest has chosen that of `tmp_path`
+before.
 
 Each write of a server waits until the disk has it, which takes some milliseconds. No test cuts the power of this
 machine (`power_cut` keeps the unwritten bytes of a directory itself), so none needs the disk for that.

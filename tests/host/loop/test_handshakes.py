@@ -7,7 +7,6 @@ import logging
 import socket
 import ssl
 import time
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +20,7 @@ from tests.host.loop.service import (
     running,
 )
 from tests.host.tls.holders import certificates, holder, member
-from tests.rigs.certificates import server_context
+from tests.rigs.certificates import client_context, server_context
 from tests.rigs.key_updates import Sealer, client_secret
 from zab.host.loop import handshakes as module
 from zab.host.loop.handshakes import HANDSHAKE_MS
@@ -60,14 +59,6 @@ def said(caplog, monkeypatch):
     monkeypatch.setattr(logging.getLogger("zab"), "propagate", True)
     monkeypatch.setattr(module.of_strangers._repeats, "_sentences", {})
     return caplog
-
-
-def context_of(holder: Path, *, with_key: bool = True) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(holder / "truststore.pem")
-    if with_key:
-        context.load_cert_chain(holder / "keystore.pem")
-    return context
 
 
 def dial(server: Server) -> socket.socket:
@@ -120,14 +111,14 @@ def test_service_hears_of_a_client_when_its_handshake_is_done(server, holder):
     assert server.clients.count == 0
     sock.close()
     until(server, lambda: server.clients.handshakes.count == 0)
-    _, connection = secured(server, context_of(holder))
+    _, connection = secured(server, client_context(holder))
     assert connection.host == "127.0.0.1"
     assert isinstance(server.socket_of(connection), TlsSocket)
     assert server.clients.handshakes.count == 0
 
 
 def test_bytes_go_both_ways(server, holder):
-    tls, connection = secured(server, context_of(holder))
+    tls, connection = secured(server, client_context(holder))
     tls.sendall(b"request")
     assert server.until(1) == [ClientBytes(connection, b"request")]
     give(connection, b"ans", b"wer")
@@ -137,7 +128,7 @@ def test_bytes_go_both_ways(server, holder):
 
 
 def test_more_than_the_kernel_takes_arrives_in_order(server, holder):
-    tls, connection = secured(server, context_of(holder))
+    tls, connection = secured(server, client_context(holder))
     data = b"".join(number.to_bytes(4, "big") for number in range(2 * MIB))
     for at in range(0, len(data), 3 * SEAL_BYTES_MAX // 2):
         give(connection, data[at : at + 3 * SEAL_BYTES_MAX // 2])
@@ -156,7 +147,7 @@ def test_more_than_the_kernel_takes_arrives_in_order(server, holder):
 
 
 def test_what_is_decrypted_and_not_given_yet_makes_another_turn_come_at_once(server, holder):
-    tls, _ = secured(server, context_of(holder))
+    tls, _ = secured(server, client_context(holder))
     server.clients._budget_bytes = 1
     tls.sendall(bytes(10_000))
     [first] = server.until(1)
@@ -168,7 +159,7 @@ def test_what_is_decrypted_and_not_given_yet_makes_another_turn_come_at_once(ser
 
 
 def test_records_without_data_count_in_what_a_turn_takes(server, holder, tmp_path):
-    context = context_of(holder)
+    context = client_context(holder)
     context.keylog_filename = str(tmp_path / "keys")
     said = []
     for _ in range(2):
@@ -191,7 +182,7 @@ def test_records_without_data_count_in_what_a_turn_takes(server, holder, tmp_pat
 
 
 def test_paused_connection_gets_what_was_decrypted_before_when_it_goes_on(server, holder):
-    tls, connection = secured(server, context_of(holder))
+    tls, connection = secured(server, client_context(holder))
     server.clients._budget_bytes = 1
     tls.sendall(bytes(6000))
     server.until(1)
@@ -206,7 +197,7 @@ def test_paused_connection_gets_what_was_decrypted_before_when_it_goes_on(server
 
 
 def test_goodbye_of_a_client_is_its_end_after_what_it_said(server, holder):
-    tls, connection = secured(server, context_of(holder))
+    tls, connection = secured(server, client_context(holder))
     tls.sendall(b"last")
     tls.setblocking(False)
     with contextlib.suppress(ssl.SSLWantReadError):
@@ -216,14 +207,14 @@ def test_goodbye_of_a_client_is_its_end_after_what_it_said(server, holder):
 
 
 def test_end_without_goodbye_is_an_end(server, holder):
-    tls, connection = secured(server, context_of(holder))
+    tls, connection = secured(server, client_context(holder))
     tls.close()
     assert server.until(1) == [ClientClosed(connection)]
 
 
 def test_garbage_is_the_end_of_its_connection_and_of_no_other(server, holder):
-    tls, connection = secured(server, context_of(holder))
-    other, other_connection = secured(server, context_of(holder))
+    tls, connection = secured(server, client_context(holder))
+    other, other_connection = secured(server, client_context(holder))
     bare = socket.socket(fileno=tls.detach())
     server.opened.append(bare)
     bare.sendall(b"\x17\x03\x03\x00\x20" + bytes(32))
@@ -234,7 +225,7 @@ def test_garbage_is_the_end_of_its_connection_and_of_no_other(server, holder):
 
 def test_each_frame_is_found_in_a_record_of_its_own(server, holder):
     """One call gives what is in one record: what else was in it, no socket would announce."""
-    tls, connection = secured(server, context_of(holder))
+    tls, connection = secured(server, client_context(holder))
     frames = [b"\0\0\0\2ab", b"\0\0\0\1c", b"\0\0\0\0"]
     give(connection, *frames)
     server.turn(dirty=[connection])
@@ -243,7 +234,7 @@ def test_each_frame_is_found_in_a_record_of_its_own(server, holder):
 
 
 def test_closing_once_sent_gives_the_client_everything_and_a_goodbye(server, holder):
-    tls, connection = secured(server, context_of(holder))
+    tls, connection = secured(server, client_context(holder))
     give(connection, b"last")
     connection.closing = WHEN_SENT
     server.turn(dirty=[connection])
@@ -271,7 +262,7 @@ class Full:
 
 
 def test_goodbye_waits_until_the_kernel_takes_it(server, holder):
-    client, connection = secured(server, context_of(holder))
+    client, connection = secured(server, client_context(holder))
     ours = server.socket_of(connection)
     ours._tls._socket = full = Full(ours.socket)
     full.is_full = True
@@ -291,7 +282,7 @@ def test_goodbye_waits_until_the_kernel_takes_it(server, holder):
 
 
 def test_client_without_a_certificate_is_told_and_never_heard_of(server, holder, said):
-    tls = context_of(holder, with_key=False).wrap_socket(
+    tls = client_context(holder, has_key=False).wrap_socket(
         dial(server), server_hostname="localhost", do_handshake_on_connect=False
     )
     server.opened.append(tls)
@@ -363,7 +354,7 @@ def test_each_that_never_finishes_is_closed_at_its_own_deadline(server):
 
 
 def test_who_was_let_in_has_no_deadline(server, holder):
-    secured(server, context_of(holder))
+    secured(server, client_context(holder))
     server.now += 2 * HANDSHAKE_MS
     server.turn()
     assert server.clients.count == 1
@@ -373,7 +364,7 @@ def test_who_was_let_in_has_no_deadline(server, holder):
 def test_flood_of_half_handshakes_is_bounded_and_stops_nobody_who_is_in(policy, holder):
     with running(Server(policy, handshakes_max=5)) as server:
         plain_address = server.listen()
-        tls, connection = secured(server, context_of(holder))
+        tls, connection = secured(server, client_context(holder))
         plain = socket.create_connection(plain_address, timeout=60)
         server.opened.append(plain)
         [connected] = server.until(1)
@@ -387,7 +378,7 @@ def test_flood_of_half_handshakes_is_bounded_and_stops_nobody_who_is_in(policy, 
         plain.sendall(b"plain")
         assert server.until(1) == [ClientBytes(connected.connection, b"plain")]
         # And who speaks is let in, too.
-        secured(server, context_of(holder))
+        secured(server, client_context(holder))
 
 
 def test_turn_takes_one_step_of_one_handshake(server, holder, monkeypatch):
@@ -401,7 +392,7 @@ def test_turn_takes_one_step_of_one_handshake(server, holder, monkeypatch):
     monkeypatch.setattr(module.TlsSide, "feed", counted)
     for _ in range(6):
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        tls = context_of(holder).wrap_bio(incoming, outgoing, server_hostname="localhost")
+        tls = client_context(holder).wrap_bio(incoming, outgoing, server_hostname="localhost")
         with contextlib.suppress(ssl.SSLWantReadError):
             tls.do_handshake()
         dial(server).sendall(outgoing.read())
@@ -417,7 +408,7 @@ def test_turn_takes_one_step_of_one_handshake(server, holder, monkeypatch):
 
 
 def test_port_for_both_kinds_takes_both(both, holder):
-    tls, connection = secured(both, context_of(holder))
+    tls, connection = secured(both, client_context(holder))
     assert isinstance(both.socket_of(connection), TlsSocket)
     plain = dial(both)
     plain.sendall(b"ruok")
@@ -437,10 +428,10 @@ def test_port_for_both_kinds_closes_who_says_nothing(both):
 
 
 def test_other_context_counts_from_the_next_handshake_on(server, policy, certificates, holder):
-    tls, connection = secured(server, context_of(holder))
+    tls, connection = secured(server, client_context(holder))
     other = certificates.member("localhost", name="renewed")
     policy.context = server_context(other)
-    newer, _ = secured(server, context_of(holder))
+    newer, _ = secured(server, client_context(holder))
     assert newer.getpeercert() != tls.getpeercert()
     tls.sendall(b"as before")
     assert server.until(1) == [ClientBytes(connection, b"as before")]
@@ -456,7 +447,7 @@ def test_tls_begins_on_a_connection_that_was_plain(policy, holder):
         assert server.until(1) == [ClientClosed(plain)]
         assert (server.clients.count, server.clients.handshakes.count) == (0, 1)
         assert receive_exactly(sock, 6) == b"begin!"
-        tls, connection = shaken(server, sock, context_of(holder))
+        tls, connection = shaken(server, sock, client_context(holder))
         assert (connection.host, connection.port, connection.subject) == (plain.host, plain.port, "CN=alice")
         tls.sendall(b"request")
         assert server.until(1) == [ClientBytes(connection, b"request")]
