@@ -1,5 +1,4 @@
-"""Where the temporary directories of servers are: in memory, if there is room. pytest has chosen that of `tmp_path`
-before.
+"""Where temporary directories are, pytest's `tmp_path` as well: in memory, if there is room.
 
 Each write of a server waits until the disk has it, which takes some milliseconds. No test cuts the power of this
 machine (`power_cut` keeps the unwritten bytes of a directory itself), so none needs the disk for that.
@@ -12,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -22,9 +22,11 @@ _AVAILABLE: Final = re.compile(r"^MemAvailable: +(\d+) kB$", re.MULTILINE)
 
 
 def use_memory() -> None:
-    """$TMPDIR of this process, its workers and all that they start. Call it before anything asks for a directory."""
+    """$TMPDIR of this process, its workers and all that they start. Call it before pytest makes a `tmp_path`."""
     if "TMPDIR" not in os.environ and has_room(MEMORY, Path("/proc/meminfo")):
         os.environ["TMPDIR"] = str(MEMORY)
+        # Whoever asked before has had the answer kept. pytest asks again, for its first `tmp_path`.
+        tempfile.tempdir = None
 
 
 def has_room(memory: Path, figures: Path, bytes_min: int = ROOM_BYTES_MIN) -> bool:

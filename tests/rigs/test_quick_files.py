@@ -1,6 +1,7 @@
 """Directories in memory are used only where there is room for them."""
 
 import os
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -48,5 +49,7 @@ def test_a_directory_that_was_chosen_stays(chosen: str | None, then: str, monkey
     monkeypatch.setenv("TMPDIR", chosen or "")
     if chosen is None:
         monkeypatch.delenv("TMPDIR")
+    monkeypatch.setattr(tempfile, "tempdir", "/asked-before" if chosen is None else chosen)
     use_memory()
     assert os.environ["TMPDIR"] == then
+    assert tempfile.gettempdir() == then
