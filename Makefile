@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Three workers to two cores: much is waiting for servers that elect, expire and restart.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * os.cpu_count() // 2)')
 
-.PHONY: run test test-rest test-all quick check fix sim fuzz chaos soak mutants spark-versions bench bench-calls bench-curves bench-secure bench-attacked bench-startup bench-scrape bench-sizing bench-pipeline bench-python-client bench-brokers bench-ledgers clients api docs wheels clean
+.PHONY: run test test-rest test-longest test-all quick check fix sim fuzz chaos soak mutants spark-versions bench bench-calls bench-curves bench-secure bench-attacked bench-startup bench-scrape bench-sizing bench-pipeline bench-python-client bench-brokers bench-ledgers clients clients-if-npm api docs wheels clean
 .DEFAULT_GOAL := test
 
 # The environment is made again if its Python is gone, is too old, or is not the PYTHON that was asked for.
@@ -56,24 +56,30 @@ $(CLASSES): $(VENV)/share/zab/%-classes.jsa: $(VENV)/test.stamp
 run: $(VENV)/run.stamp
 	$(BIN)/zab ensemble --size 3 --data data --client-port 2181
 
+# All tests, in three parts. Those of the first two say whether a change may land (.ci/run).
+LONG := long or java or cluster
+LONGEST := longest or downloads
+
 # Whether the product works. The slowest are named at the end: one that takes more than some seconds is marked `long`.
-LEFT_OUT := long or java or cluster or downloads
 test: $(VENV)/test.stamp $(VENV)/share/zab/spark-classes.jsa
-	$(BIN)/python -m pytest -n $(WORKERS) --durations=10 --durations-min=5 -m 'not ($(LEFT_OUT))'
+	$(BIN)/python -m pytest -n $(WORKERS) --durations=10 --durations-min=5 -m 'not ($(LONG) or $(LONGEST))'
 
-# What `make test` leaves out, and both. Some of it needs packages that are downloaded into $XDG_CACHE_HOME/zab: ClickHouse's
-# engine, the tests of aiozk and of kazoo. Where they cannot be had, those tests are skipped, and say so.
-test-rest: $(VENV)/test.stamp $(CLASSES)
-	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory clients || echo "goes on without: make clients"; fi
-	$(BIN)/python -m pytest -n $(WORKERS) --durations=20 --durations-min=10 --downloads -m '$(LEFT_OUT)'
+test-rest: $(VENV)/test.stamp $(CLASSES) clients-if-npm
+	$(BIN)/python -m pytest -n $(WORKERS) --durations=20 --durations-min=10 -m '($(LONG)) and not ($(LONGEST))'
 
-test-all: $(VENV)/test.stamp $(CLASSES)
-	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory clients || echo "goes on without: make clients"; fi
+# Some of it needs packages that are downloaded into $XDG_CACHE_HOME/zab: brokers and bookies in Java, ClickHouse's engine,
+# the tests of aiozk and of kazoo. Where they cannot be had, those tests are skipped, and say so.
+test-longest: $(VENV)/test.stamp $(CLASSES) clients-if-npm
+	$(BIN)/python -m pytest -n $(WORKERS) --durations=20 --durations-min=10 --downloads -m '$(LONGEST)'
+
+test-all: $(VENV)/test.stamp $(CLASSES) clients-if-npm
 	$(BIN)/python -m pytest -n $(WORKERS) --downloads
 
 # What the client in JavaScript needs, as its lock file names it. Without npm or a network, its test is skipped.
 CLIENTS := tests/conformance/clients/package.json tests/conformance/clients/package-lock.json
 clients: $(VENV)/clients.stamp
+clients-if-npm:
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory clients || echo "goes on without: make clients"; fi
 $(VENV)/clients.stamp: $(CLIENTS) $(VENV)/run.stamp
 	@mkdir -p $(VENV)/share/zab/clients
 	cp $(CLIENTS) $(VENV)/share/zab/clients
@@ -107,7 +113,7 @@ wheels: $(VENV)/test.stamp
 
 # No Java, no Spark, no process of a test's own, few seeds.
 quick: $(VENV)/test.stamp
-	$(BIN)/python -m pytest -n auto -m 'not (hunt or process or spark or $(LEFT_OUT))'
+	$(BIN)/python -m pytest -n auto -m 'not (hunt or process or spark or $(LONG) or $(LONGEST))'
 
 check: $(VENV)/test.stamp
 	$(BIN)/ruff format --diff --quiet .

@@ -1,4 +1,4 @@
-"""Which tests there are: in `make test`, in `make test-all`, and without Spark on the machine."""
+"""Which tests there are: in `make test`, in `.ci/run`, in `make test-all`, and without Spark on the machine."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def modules() -> dict[str, Path]:
 
 
 def test_no_test_imports_the_packages_of_the_pipeline_but_its_own() -> None:
-    """Read from the lines of the sources; `make test-rest` collects the tests where these packages are absent."""
+    """Read from the lines of the sources; `make test-longest` collects the tests where these packages are absent."""
     known = {name: path.read_text(encoding="utf-8") for name, path in modules().items()}
     tests = [
         name for name in known if re.match(r"tests\.(?!pipeline\.|cli\.pipeline\.)(.+\.)?(test_\w+|conftest)$", name)
@@ -94,25 +94,30 @@ def test_whatever_is_not_the_pipelines_is_collected_without_its_packages() -> No
     assert "tests/server/test_server.py" in done.stdout
 
 
-SETS = ("quick", "test", "test-all")
+SETS = ("quick", "test", "test-rest", "test-all")
 RUN_APART = {"sim", "fuzz", "chaos", "soak", "mutants", "spark-versions", "wheels"}
 """What is in no set of tests. Benchmarks are not, either."""
 
 
 def recipe(name: str) -> str:
-    """The command of the Makefile that runs pytest for a set of tests, with what it leaves out."""
+    """The command of the Makefile that runs pytest for a set of tests, with the marks that it names."""
     text = (TESTS.parent / "Makefile").read_text()
-    left_out = re.search(r"^LEFT_OUT := (.+)$", text, re.MULTILINE)
     command = re.search(rf"^{name}:.*\n(?:\t.*\n)*?\t(.*-m pytest.*)$", text, re.MULTILINE)
-    assert left_out is not None
     assert command is not None
-    return command[1].replace("$(LEFT_OUT)", left_out[1])
+    marks = dict(re.findall(r"^(LONG(?:EST)?) := (.+)$", text, re.MULTILINE))
+    return re.sub(r"\$\((LONG(?:EST)?)\)", lambda found: marks[found[1]], command[1])
+
+
+def marks_of(name: str) -> str:
+    found = re.search(r"-m '(.+)'", recipe(name))
+    assert found is not None
+    return found[1]
 
 
 def left_out(name: str) -> set[str]:
     """The marks that a set of tests leaves out; `downloads` without the option for it."""
     command = recipe(name)
-    expression = re.search(r"-m 'not \((.+)\)'", command)
+    expression = re.search(r"-m '(?:.* and )?not \((.+)\)'", command)
     found = set(expression[1].split(" or ")) if expression else set()
     return found if "--downloads" in command else found | {"downloads"}
 
@@ -120,23 +125,24 @@ def left_out(name: str) -> set[str]:
 def test_every_mark_is_named_with_the_commands_that_run_it() -> None:
     markers = tomllib.loads((TESTS.parent / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["markers"]
     page = (TESTS.parent / "CONTRIBUTING.md").read_text()
-    rows = dict(re.findall(r"^  \| `(\w+)` \|[^|]*\| (\w+ \| \w+ \| \w+) \|$", page, re.MULTILINE))
+    rows = dict(re.findall(r"^  \| `(\w+)` \|[^|]*\| (\w+(?: \| \w+){3}) \|$", page, re.MULTILINE))
     assert rows.keys() == {marker.partition(":")[0] for marker in markers}
     for place, name in enumerate(SETS):
         assert {mark for mark, cells in rows.items() if cells.split(" | ")[place] == "no"} == left_out(name), name
 
 
-def test_what_make_test_leaves_out_is_the_rest_of_all_tests() -> None:
-    rest = re.search(r"-m '(.+)'", recipe("test-rest"))
-    assert rest is not None
-    assert set(rest[1].split(" or ")) == left_out("test")
-    assert "--downloads" in recipe("test-rest")
+def test_the_three_parts_are_all_tests_and_none_is_in_two() -> None:
+    first, rest, longest = (marks_of(name) for name in ("test", "test-rest", "test-longest"))
+    long = rest.removeprefix("(").removesuffix(f") and not ({longest})")
+    assert rest == f"({long}) and not ({longest})"
+    assert first == f"not ({long} or {longest})"
+    assert "--downloads" in recipe("test-longest")
     assert (TESTS.parent / ".ci" / "run").read_text().splitlines()[-1] == "exec make check test test-rest"
 
 
 def test_whatever_is_in_no_set_of_tests_is_said() -> None:
     page = (TESTS.parent / "CONTRIBUTING.md").read_text()
-    said = re.search(r"Not part of any of the three:(.+?)\n\n?- ", page, re.DOTALL)
+    said = re.search(r"Not part of any of the four:(.+?)\n\n?- ", page, re.DOTALL)
     assert said is not None
     targets = set(re.findall(r"^([a-z-]+):(?!=)", (TESTS.parent / "Makefile").read_text(), re.MULTILINE))
     assert set(re.findall(r"`([a-z-]+)`", said[1])) == RUN_APART | {"bench"}

@@ -11,6 +11,7 @@ pytestmark = pytest.mark.long
 
 @pytest.mark.slow
 @pytest.mark.process
+@pytest.mark.longest
 def test_all_of_it_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert main(["--no-page", "--count", "300", "--connections", "10", "--trees", "500"]) == 0

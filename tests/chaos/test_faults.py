@@ -72,11 +72,13 @@ def test_links_that_are_cut_flap_and_are_slow(tmp_path: Path, seconds: float, si
     assert net.carried_bytes > 100 * report.acknowledged_count, "what members say to each other goes through it"
 
 
+@pytest.mark.longest
 def test_members_leave_and_join_while_others_are_killed(tmp_path: Path, seconds: float) -> None:
     with zab_servers(5, directory=tmp_path, configuration=OPEN) as ensemble:
         survived(ensemble, seconds, reconfigure)
 
 
+@pytest.mark.longest
 def test_members_are_restarted_in_turn_and_the_lead_is_handed_over(tmp_path: Path, seconds: float) -> None:
     with zab_servers(3, directory=tmp_path, configuration=OPEN, each=with_client_ports(3)) as ensemble:
         report = survived(ensemble, seconds, restart_in_turn)

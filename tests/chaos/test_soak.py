@@ -66,6 +66,7 @@ def test_slope_is_that_of_the_line() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.longest
 def test_run_with_a_member_that_leaks_is_red_and_says_what_grows(tmp_path: Path) -> None:
     programs = [("-m", "tests.chaos.leaky"), ("-m", "zab.server")]
     found = soak(45, directory=tmp_path, seed=1, programs=programs)
@@ -78,6 +79,7 @@ def test_run_with_a_member_that_leaks_is_red_and_says_what_grows(tmp_path: Path)
 
 
 @pytest.mark.slow
+@pytest.mark.longest
 def test_exit_code_says_whether_something_grew(monkeypatch, capsys) -> None:  # type: ignore[no-untyped-def]
     def short(seconds, *, directory, seed):  # type: ignore[no-untyped-def]
         return soak(seconds, directory=directory, seed=seed, programs=[("-m", "tests.chaos.leaky")])

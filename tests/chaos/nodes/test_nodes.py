@@ -24,6 +24,7 @@ def program_of(kind: str) -> str:
 
 
 @pytest.mark.parametrize(("kind", "writes"), [("brokers", "sends"), ("ledgers", "appends")])
+@pytest.mark.longest
 def test_nothing_is_lost_whatever_happens(tmp_path: Path, pytestconfig: pytest.Config, kind: str, writes: str) -> None:
     seconds = 2 * float(pytestconfig.getoption("--chaos-seconds"))
     code, said = chaos(program_of(kind), tmp_path, "--seconds", str(seconds), has_machines=can_part())
@@ -43,6 +44,7 @@ def test_nothing_is_lost_whatever_happens(tmp_path: Path, pytestconfig: pytest.C
         ("ledgers", "unfenced", "pause_member", "lost"),
     ],
 )
+@pytest.mark.longest
 def test_nodes_that_break_a_promise_are_found(tmp_path: Path, kind: str, fault: str, happens: str, rule: str) -> None:
     """Nothing may be under way when something happens, or all have what the leader has: then it is tried again."""
     said = ""

