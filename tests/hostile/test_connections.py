@@ -90,6 +90,7 @@ def test_frames_that_cannot_be(target: Target, name: str, said: bytes) -> None:
                 assert is_closed_by_the_other(sock)
 
 
+@pytest.mark.longest
 def test_lengths_that_cannot_be_within_a_session(target: Target) -> None:
     """A client with a session announces frames that cannot be, and has unfinished ones."""
     with target.attacked():
@@ -170,6 +171,7 @@ def test_readers_of_nothing(target: Target) -> None:
             assert other.get_data("/")[0] == 0
 
 
+@pytest.mark.longest
 def test_crowd_that_ends_at_once(target: Target) -> None:
     """Three hundred clients from eleven addresses close their sessions, and are gone, all at the same time."""
     with target.attacked():
@@ -180,6 +182,7 @@ def test_crowd_that_ends_at_once(target: Target) -> None:
             client.close()
 
 
+@pytest.mark.longest
 def test_requests_that_do_not_end(target: Target) -> None:
     """Four hundred and fifty clients from eleven addresses leave a request of a megabyte unfinished: 430 MB. Together
     they may have totalInputLimitBytes (256 MiB); beyond that those with most are closed."""
@@ -267,6 +270,7 @@ def proven(client: Client, count: int) -> int:
     return count
 
 
+@pytest.mark.longest
 def test_identities_of_many_with_tiny_writes(target: Target) -> None:
     """Three hundred clients prove as much as they are let, and send 22 bytes at a time through a follower. Each write
     takes all identities of its connection along: 6 KB of writes became 77 MB for the link to the leader, and the
@@ -305,6 +309,7 @@ def test_crowd_that_never_greets(target: Target) -> None:
     never_greet(target, CROWD)
 
 
+@pytest.mark.longest
 def test_crowd_of_sessions_that_expire_at_once(target: Target) -> None:
     """Two thousand clients fall silent at the same time. Their sessions expire, and their connections are closed, in
     slices."""

@@ -121,6 +121,7 @@ def test_operations_that_only_members_may_ask_for(target: Target, victim: Client
     assert victim.set_data("/lock", b"mine") == 0
 
 
+@pytest.mark.longest
 def test_sessions_by_the_hundred(target: Target) -> None:
     """Anybody opens session after session and leaves: each is small, and all end after their timeout at the latest."""
     with target.attacked():

@@ -55,6 +55,7 @@ def test_multi_reads_of_more_than_an_answer_has_room_for(target: Target, attacke
         attacker.call(OpCode.DELETE, text(b"/big") + struct.pack(">i", -1))
 
 
+@pytest.mark.longest
 def test_pages_of_a_crowd_with_a_prefix(target: Target, attacker: Client) -> None:
     """One name is found for as many as may be compared; and pages of as many as there may be."""
     make_crowd(attacker, "/paged", PAGED)

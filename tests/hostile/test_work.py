@@ -130,6 +130,7 @@ def test_multi_of_what_may_not_stand_in_one(target: Target, attacker: Client, bo
             assert other.call(3, text(b"/x") + b"\0")[0] == -101
 
 
+@pytest.mark.longest
 def test_watches_set_again_by_the_hundred_thousand(target: Target, attacker: Client) -> None:
     """A client sets 80,000 watches again, of paths that are gone, with zxids of long ago: each becomes an event. It is
     done in slices, and beyond the limit of watches the connection ends; they are forgotten in slices, too."""
@@ -160,6 +161,7 @@ def test_fan_out_to_watchers(target: Target) -> None:
             watcher.ping()
 
 
+@pytest.mark.longest
 def test_change_that_two_thousand_clients_watch(target: Target) -> None:
     """Two thousand clients of a follower watch a znode, and whether another one exists, and watch them again after each
     change. A change is an event for each of them; they are told in slices."""
