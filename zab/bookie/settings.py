@@ -354,6 +354,11 @@ class ReplicationSettings:
         *("auditorPeriodicPlacementPolicyCheckInterval", _AUDITOR.placement_check_ms // 1000, _SECONDS, "s"),
         "How often the auditor checks whether the copies of each ledger are spread over racks. 0: never.",
     )
+    orphans_check_s: int = setting(
+        *("auditorPeriodicOrphanCheckInterval", _AUDITOR.orphans_check_ms // 1000, _SECONDS, "s"),
+        "zab only. How often the auditor looks for ledgers of logs that do not name them, because an owner crashed. It "
+        "closes them, and deletes them a day later. 0: never.",
+    )
     sample_percent: int = setting(
         *("auditorLedgerVerificationPercentage", 0, integer(0, 100), "%"),
         "The share of entries that the auditor reads in its check, besides the first and the last one on each bookie "
@@ -375,6 +380,7 @@ class ReplicationSettings:
             bookies_check_ms=1000 * self.bookies_check_s,
             ledgers_check_ms=1000 * self.ledgers_check_s,
             placement_check_ms=1000 * self.placement_check_s,
+            orphans_check_ms=1000 * self.orphans_check_s,
             check=CheckSettings(sample_share=self.sample_percent / 100),
         )
 

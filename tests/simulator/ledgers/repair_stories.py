@@ -6,11 +6,16 @@ Not here: stories without auto-recovery (`stories`).
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 from tests.simulator.ledgers.story import Story, StoryReplicator, StoryWriter, is_add, is_read, is_write_back
-from zab.coordination.steps import Steps
+from zab.coordination.operations import Create, Set
+from zab.coordination.steps import Steps, read
 from zab.ledger.entries.ids import BookieId
+from zab.ledger.managed import sweep
+from zab.ledger.managed.log_info import LOGS_ROOT, LedgerInfo, LogInfo, encode_log, log_path
 from zab.ledger.metadata.cookies import decode_cookie
+from zab.ledger.metadata.paths import ledger_path
 from zab.ledger.metadata.repair_locks import Record, read_record
 from zab.ledger.metadata.underreplication import lock_path, record_path
 from zab.ledger.replication.decommission import Decommissioned, StillRegistered, decommission
@@ -533,4 +538,74 @@ def a_bookie_is_decommissioned() -> None:
     assert tree.data(f"{ROOT}/cookies/b1") is None
     assert tree.data(record_path(ROOT, w.ledger)) is None
     story.cluster.bookies.pop(1)
+    story.finish()
+
+
+# ------------------------------------------------------------------------------------------------------------ orphans
+
+LOG = "orders"
+
+
+def with_log(story: Story, *ledgers: int) -> None:
+    """A log with these ledgers, also if there was one with others."""
+    path, data = log_path(LOGS_ROOT, LOG), encode_log(LogInfo(ledgers=tuple(LedgerInfo(id=each) for each in ledgers)))
+
+    def steps() -> Steps[None]:
+        yield from read((Create(LOGS_ROOT),))
+        (made,) = yield (Create(path, data),)
+        if not made.ok:
+            yield (Set(path, data, made.stat.version),)
+
+    at_once(story, steps())
+
+
+def checks(a: StoryReplicator) -> int:
+    return a.auditor.counts["checks of orphans"]
+
+
+def an_orphan_is_fenced_and_closed_and_deleted_a_day_later() -> None:
+    """The log does not name the ledger of w, which sleeps and then goes on."""
+    story = Story(4)
+    w = story.writer(1, 2, 3, log=LOG, created_ms=0)
+    w.append("a")
+    story.until(lambda: w.is_acknowledged("a"))
+    with_log(story)
+    a = story.replicator(orphans_check_ms=1_000)
+    story.until(lambda: story.metadata(w.ledger).is_closed)
+    assert story.last(w.ledger) == 0
+    w.append("b")
+    story.until(lambda: "b" in w.outcomes)
+    assert not w.is_acknowledged("b")
+    done = checks(a)
+    story.until(lambda: checks(a) >= done + 3)
+    assert not story.judge.of(w.ledger).is_deleted
+    with patch.object(sweep, "FENCED_MS", 5_000):
+        story.until(lambda: story.judge.of(w.ledger).is_deleted)
+    assert story.cluster.service.tree.data(ledger_path(ROOT, w.ledger)) is None
+    story.finish()
+
+
+def a_ledger_that_its_log_names_is_kept_and_so_is_one_of_nobody() -> None:
+    story = Story(4)
+    w, other = story.writer(1, 2, 3, log=LOG, created_ms=0), story.writer(2, 3, 4, created_ms=0)
+    with_log(story, w.ledger)
+    a = story.replicator(orphans_check_ms=1_000)
+    with patch.object(sweep, "FENCED_MS", 0):
+        story.until(lambda: checks(a) >= 3)
+    w.append("a")
+    other.append("b")
+    story.until(lambda: w.is_acknowledged("a") and other.is_acknowledged("b"))
+    story.finish()
+
+
+def orphans_are_closed_by_the_next_auditor_if_the_first_one_dies() -> None:
+    """Two orphans; the bookies of one do not answer the first auditor."""
+    story = Story(5)
+    w, w2 = story.writer(1, 2, 3, log=LOG, created_ms=0), story.writer(3, 4, 5, log=LOG, created_ms=0)
+    a = story.replicator(orphans_check_ms=1_000)
+    held = [story.hold(a, number) for number in (1, 2, 3)]
+    story.until(lambda: any(hold.messages for hold in held))
+    story.replicator(orphans_check_ms=1_000)
+    story.kill_client(a)
+    story.until(lambda: story.metadata(w.ledger).is_closed and story.metadata(w2.ledger).is_closed)
     story.finish()

@@ -27,6 +27,8 @@ import attrs
 
 from zab.coordination.steps import Steps
 from zab.ledger.entries.ids import BookieId
+from zab.ledger.managed.log_info import LOGS_ROOT
+from zab.ledger.managed.sweep import whose
 from zab.ledger.metadata.ledger_metadata import Fragment, LedgerMetadata
 from zab.ledger.replication.events import AuditorSettings, CheckSettings, WorkerSettings
 from zab.ledger.store.events import Answered, BookieLost
@@ -92,7 +94,9 @@ class StoryWriter(WriterProcess):
         self.ledger = -1
         self._names: dict[Hashable, str] = {}
 
-    def create(self, ensemble: Iterable[int], quorums: tuple[int, int, int]) -> None:
+    def create(
+        self, ensemble: Iterable[int], quorums: tuple[int, int, int], log: str | None, created_ms: int | None
+    ) -> None:
         size, writes, acks = quorums
         metadata = LedgerMetadata(
             ensemble_size=size,
@@ -100,6 +104,8 @@ class StoryWriter(WriterProcess):
             ack_quorum=acks,
             fragments=(Fragment(0, tuple(BookieId(f"b{number}") for number in ensemble)),),
             password=b"secret",
+            ctime_ms=created_ms,
+            custom={} if log is None else whose(self.root, LOGS_ROOT, log),
             token=1,
         )
         self.errand("create", lambda: self._make(metadata))
@@ -193,7 +199,7 @@ class StoryReplicator(ReplicatorProcess):
         super().begin()
 
     def _auditor_settings(self) -> AuditorSettings:
-        settings = {"ledgers_check_ms": 0, "bookies_check_ms": 0, "retry_ms": 500}
+        settings = {"ledgers_check_ms": 0, "bookies_check_ms": 0, "orphans_check_ms": 0, "retry_ms": 500}
         return AuditorSettings(**(settings | self.auditor_settings))
 
     def _worker_settings(self) -> WorkerSettings:
@@ -287,10 +293,16 @@ class Story:
 
     # ---------------------------------------------------------------------------------------------------------- clients
 
-    def writer(self, *ensemble: int, quorums: tuple[int, int, int] = (3, 3, 2)) -> StoryWriter:
-        """A client with a new ledger."""
+    def writer(
+        self,
+        *ensemble: int,
+        quorums: tuple[int, int, int] = (3, 3, 2),
+        log: str | None = None,
+        created_ms: int | None = None,
+    ) -> StoryWriter:
+        """A client with a new ledger. `log`: which it says that it belongs to."""
         found = self._client(StoryWriter)
-        found.create(ensemble, quorums)
+        found.create(ensemble, quorums, log, created_ms)
         self.until(lambda: found.ledger >= 0)
         return found
 

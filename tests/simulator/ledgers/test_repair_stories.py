@@ -36,6 +36,9 @@ STORIES: list[Callable[[], None]] = [
     stories.an_operator_does_not_wait,
     stories.nothing_is_done_while_it_is_disabled,
     stories.a_bookie_is_decommissioned,
+    stories.an_orphan_is_fenced_and_closed_and_deleted_a_day_later,
+    stories.a_ledger_that_its_log_names_is_kept_and_so_is_one_of_nobody,
+    stories.orphans_are_closed_by_the_next_auditor_if_the_first_one_dies,
 ]
 
 Variant = Callable[[pytest.MonkeyPatch], None]

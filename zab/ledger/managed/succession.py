@@ -33,7 +33,7 @@ from zab.ledger.managed.store import (
     read_log,
     write_log,
 )
-from zab.ledger.managed.sweep import LOG_KEY
+from zab.ledger.managed.sweep import whose
 from zab.ledger.metadata.ledger_metadata import Fragment, InvalidMetadataError, LedgerMetadata, VersionedMetadata
 from zab.ledger.metadata.paths import ledger_path
 from zab.ledger.metadata.serialized import encode_metadata
@@ -305,7 +305,7 @@ class Succession:
             digest_type=config.digest_type,
             password=self._password,
             ctime_ms=self._wall_ms(),
-            custom={**APPLICATION, LOG_KEY: self._name.encode(), **custom},
+            custom={**APPLICATION, **whose(self._root, self._logs, self._name), **custom},
             token=self._rng.getrandbits(62) + 1,
         )
 

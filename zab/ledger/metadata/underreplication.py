@@ -8,6 +8,7 @@
 | `disable` | exists: auto-recovery is off |
 | `lostBookieRecoveryDelay` | seconds, decimal |
 | `checkallledgersctime`, `placementpolicycheckctime`, `replicascheckctime` | when the check ended, in ms since 1970 |
+| `orphanscheckctime` | the same of the check for orphans, which BookKeeper does not have |
 | `auditorelection` | text: which bookie is the auditor |
 | `auditorelection/V_` | sequential ephemerals; text: which bookie is a candidate. The lowest is the auditor |
 
@@ -35,6 +36,7 @@ LOST_BOOKIE_RECOVERY_DELAY: Final = f"{UNDERREPLICATION}/lostBookieRecoveryDelay
 CHECK_ALL_LEDGERS_TIME: Final = f"{UNDERREPLICATION}/checkallledgersctime"
 PLACEMENT_CHECK_TIME: Final = f"{UNDERREPLICATION}/placementpolicycheckctime"
 REPLICAS_CHECK_TIME: Final = f"{UNDERREPLICATION}/replicascheckctime"
+ORPHANS_CHECK_TIME: Final = f"{UNDERREPLICATION}/orphanscheckctime"
 ELECTION: Final = f"{UNDERREPLICATION}/auditorelection"
 VOTE_PREFIX: Final = "V_"
 REPLICATION_LAYOUT: Final = f"{UNDERREPLICATION}/LAYOUT"

@@ -5,11 +5,12 @@
     all ledgers      entries of each member of complete fragments are read; who lacks one is marked
     replicas         bookies are asked which entries they have; entries with too few copies are counted
     placement        ensembles that break the rule of racks are counted
+    orphans          ledgers of managed ledgers that crashes have left are closed, and a day later deleted
 
 Nothing is done while auto-recovery is disabled. The coordination service is asked at a limited rate. A new auditor goes
 on from the times that its predecessor noted.
 
-Not here: how one ledger is checked (`check`), who copies (`worker`).
+Not here: how one ledger is checked (`check`, `orphans`), who copies (`worker`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from zab.ledger.placement.placement import Placement
 from zab.ledger.replication.election import Standing, stand
 from zab.ledger.replication.events import AuditorSettings, Effect, Noted
 from zab.ledger.replication.lost import LostBookies
+from zab.ledger.replication.orphans import Orphans
 from zab.ledger.replication.parts import Parts
 from zab.ledger.replication.passes import each_page, read_metadata
 from zab.ledger.replication.records import mark, prepare
@@ -69,6 +71,7 @@ class Auditor:
         """When all ledgers are searched for lost bookies in any case."""
         self._is_forced = False
         self._retry_ms: int | None = None
+        self._orphans = Orphans(root, placement)
         self._sweep: Sweep | None = None
         self._sweeps_ms: dict[Kind, int] = {}
         """When each check of all ledgers is due."""
@@ -95,6 +98,8 @@ class Auditor:
         if not self._driver.is_connected:
             return None
         times = [self._driver.deadline_ms]
+        if self.is_auditor and not self._is_disabled:
+            times.append(self._orphans.deadline_ms)
         if self._driver.is_idle:
             times.append(self._retry_ms)
             times.append(self._next_ms)
@@ -134,13 +139,8 @@ class Auditor:
     def _take(self, each: ClientInput, answers: list[Answered]) -> None:
         match each:
             case Answered() | Results():
-                found = self._parts.owner_of(each)
-                if found is None:
-                    return
-                if isinstance(found[1], Results):
-                    self._driver.on_results(found[1])
-                elif found[0] is self._sweep:
-                    answers.append(found[1])
+                self._take_answer(each, answers)
+                return
             case BookiesKnown(available):
                 self._placement.know(available)
             case Connected(session):
@@ -154,6 +154,19 @@ class Auditor:
                 self._resign()
             case WatchFired(path):
                 self._on_watch(path)
+        self._orphans.take(each)
+
+    def _take_answer(self, each: Answered | Results, answers: list[Answered]) -> None:
+        found = self._parts.owner_of(each)
+        if found is None:
+            return
+        owner, told = found
+        if self._orphans.is_mine(owner):
+            self._orphans.take(told)
+        elif owner is self._driver and isinstance(told, Results):
+            self._driver.on_results(told)
+        elif owner is self._sweep and isinstance(told, Answered):
+            answers.append(told)
 
     def _resign(self) -> None:
         """It is no candidate any more; whatever it was doing is not done."""
@@ -164,6 +177,7 @@ class Auditor:
             self._note("is not the auditor any more: its session is over")
         self._session = self._standing = self._sweep = self._retry_ms = self._delay = None
         self._sweeps_ms.clear()
+        self._orphans.clear()
         self._lost = LostBookies()
 
     def _on_watch(self, path: str) -> None:
@@ -200,6 +214,7 @@ class Auditor:
             self._offer("look" if self.is_auditor else "stand", self._look if self.is_auditor else self._stand)
         if not self.is_auditor or self._is_disabled:
             return
+        self._effects += [self._parts.sent(*each) for each in self._orphans.step(self._now_ms)]
         if self._sweep is not None:
             self._go_on(self._sweep, answers)
         if not self._driver.is_idle:
@@ -330,6 +345,9 @@ class Auditor:
         if ids is not None:
             found, unreadable = yield from read_metadata(self._root, ids)
             self.counts["unreadable metadata"] += unreadable
+            if sweep.kind is Kind.ORPHANS:
+                yield from self._orphans.look(found, self._now_ms, self._wall_ms, sweep.counts)
+                found = []
             registered = yield from registered_names(self._root)
             yield Pause(sweep.pages.pause_ms(len(ids)))
             sweep.take_page(found, registered)

@@ -45,6 +45,8 @@ class AuditorSettings:
     """Bookies are asked so often which entries they have, for all ledgers."""
     placement_check_ms: int = field(default=0, validator=[instance_of(int), ge(0)])
     """Ensembles are compared with the rule of racks so often."""
+    orphans_check_ms: int = field(default=DAY_MS, validator=[instance_of(int), ge(0)])
+    """Ledgers that belong to a managed ledger which does not name them are searched for so often."""
     ledgers_per_s: int = field(default=500, validator=[instance_of(int), ge(1)])
     """The metadata of so many ledgers are read each second."""
     retry_ms: int = field(default=10_000, validator=[instance_of(int), ge(1)])

@@ -5,6 +5,7 @@
 | all ledgers | the first and last entries of each member, and a sample | who lacks one is marked |
 | replicas | lists of their entries | entries with fewer than Qa and Qw copies are counted |
 | placement | nothing | ensembles are counted that others could replace |
+| orphans | nothing | ledgers that no log names are closed, and later deleted (`orphans`) |
 
 Only members that are registered are asked: the others are the business of the search for lost bookies. One ledger is
 checked at a time.
@@ -22,7 +23,12 @@ from typing import Final
 
 from zab.ledger.entries.ids import BookieId
 from zab.ledger.metadata.ledger_metadata import LedgerMetadata, VersionedMetadata
-from zab.ledger.metadata.underreplication import CHECK_ALL_LEDGERS_TIME, PLACEMENT_CHECK_TIME, REPLICAS_CHECK_TIME
+from zab.ledger.metadata.underreplication import (
+    CHECK_ALL_LEDGERS_TIME,
+    ORPHANS_CHECK_TIME,
+    PLACEMENT_CHECK_TIME,
+    REPLICAS_CHECK_TIME,
+)
 from zab.ledger.placement.placement import Adherence, Placement
 from zab.ledger.replication.check import LedgerCheck
 from zab.ledger.replication.events import AuditorSettings
@@ -40,12 +46,14 @@ class Kind(enum.Enum):
     LEDGERS = "all ledgers"
     REPLICAS = "replicas"
     PLACEMENT = "placement"
+    ORPHANS = "orphans"
 
     def interval_ms(self, settings: AuditorSettings) -> int:
         return {
             Kind.LEDGERS: settings.ledgers_check_ms,
             Kind.REPLICAS: settings.replicas_check_ms,
             Kind.PLACEMENT: settings.placement_check_ms,
+            Kind.ORPHANS: settings.orphans_check_ms,
         }[self]
 
     @property
@@ -55,6 +63,7 @@ class Kind(enum.Enum):
             Kind.LEDGERS: CHECK_ALL_LEDGERS_TIME,
             Kind.REPLICAS: REPLICAS_CHECK_TIME,
             Kind.PLACEMENT: PLACEMENT_CHECK_TIME,
+            Kind.ORPHANS: ORPHANS_CHECK_TIME,
         }[self]
 
 

@@ -53,6 +53,7 @@ class ReplicatorProcess(LedgerClient):
             ledgers_check_ms=rng.choice((2_000, 10_000)),
             replicas_check_ms=rng.choice((0, 5_000)),
             placement_check_ms=rng.choice((0, 5_000)),
+            orphans_check_ms=0,
             retry_ms=500,
             check=self._check_settings(),
         )
