@@ -61,7 +61,7 @@ def run(seed: int) -> int:
     return count
 
 
-@pytest.mark.parametrize("block", [0, *(pytest.param(block, marks=pytest.mark.long) for block in range(1, 4))])
+@pytest.mark.parametrize("block", [0, *(pytest.param(block, marks=pytest.mark.longest) for block in range(1, 4))])
 def test_whatever_is_committed_stays_and_progress_returns(block: int) -> None:
     assert sum(run(seed) for seed in range(block * 20, block * 20 + 20)) > 20
 

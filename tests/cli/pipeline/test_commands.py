@@ -639,7 +639,7 @@ def test_an_interrupt_in_a_callback_is_not_lost(member: Path, tmp_path: Path) ->
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("while_it", ["starts", "runs"])
+@pytest.mark.parametrize("while_it", ["starts", pytest.param("runs", marks=pytest.mark.longest)])
 @pytest.mark.long
 def test_an_interrupted_job_leaves_nothing(member: Path, tmp_path: Path, while_it: str) -> None:
     """Neither Java nor files, nor anything to read but the exit code, and where it was after each minute on a slow

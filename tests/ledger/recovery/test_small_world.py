@@ -48,7 +48,7 @@ def test_without_a_power_loss_early_negative_answers_break_nothing():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "losses", [0, 1, pytest.param(2, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.long)]
+    "losses", [0, 1, pytest.param(2, marks=pytest.mark.longest), pytest.param(3, marks=pytest.mark.longest)]
 )
 def test_two_recoverers_break_no_promise(losses):
     explored = explore(World(recoverers=2, losses=losses, is_eager=True))
@@ -67,7 +67,7 @@ def test_what_is_broken_is_found_without_late_answers_too(broken, recoverers):
     assert explore(World(recoverers=recoverers, is_eager=True, **broken)).broken
 
 
-@pytest.mark.long
+@pytest.mark.longest
 def test_no_order_of_events_breaks_a_promise_with_three_power_losses():
     explored = explore(World(losses=3))
     assert explored.broken == "", explored.steps

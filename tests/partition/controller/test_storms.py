@@ -26,7 +26,7 @@ def test_long_storms(seed):
 @pytest.mark.hunt
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "start", [1000, *(pytest.param(start, marks=pytest.mark.long) for start in (1025, 1050, 1075))]
+    "start", [1000, *(pytest.param(start, marks=pytest.mark.longest) for start in (1025, 1050, 1075))]
 )
 def test_many_storms(start):
     for seed in range(start, start + 25):

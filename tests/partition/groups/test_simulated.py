@@ -83,7 +83,7 @@ def check(seed: int) -> dict[str, int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", [0, *(pytest.param(start, marks=pytest.mark.long) for start in (8, 16, 24))])
+@pytest.mark.parametrize("start", [0, *(pytest.param(start, marks=pytest.mark.longest) for start in (8, 16, 24))])
 def test_seeds(start: int) -> None:
     seen: dict[str, int] = {}
     for seed in range(start, start + 8):

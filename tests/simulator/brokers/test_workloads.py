@@ -48,7 +48,7 @@ def test_a_seed_is_good(focus: str) -> None:
 
 @pytest.mark.hunt
 @pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.longest
 @pytest.mark.parametrize("focus", FOCUSES)
 def test_many_seeds_are_good_and_reach_what_they_are_for(focus: str) -> None:
     seeds = [*range(1000, 1040), *([UNSTABLE] if focus == TRANSACTIONS else [])]

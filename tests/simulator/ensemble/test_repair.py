@@ -29,7 +29,7 @@ from zab.simulator.world.trace import Trace
 from zab.simulator.world.verdict import SafetyError
 
 LIFE_TICKS: Final = 30
-SEEDS: Final = (0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2)))
+SEEDS: Final = (0, *(pytest.param(seed, marks=pytest.mark.longest) for seed in (1, 2)))
 
 
 class LivedEnsemble:

@@ -130,7 +130,7 @@ def test_a_few_seeds_are_good() -> None:
 
 @pytest.mark.hunt
 @pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.longest
 def test_a_few_hundred_seeds_are_good_and_reach_what_they_are_for() -> None:
     reached: Counter[str] = Counter()
     failures = run_block(range(SEEDS), 2, keep_going=False, reached=reached)

@@ -92,7 +92,7 @@ LARGE = ("a voter is replaced by a new server", "others tell of another ensemble
 @pytest.mark.hunt
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long] if name in LARGE else []) for name in RIGHT]
+    "name", [pytest.param(name, marks=[pytest.mark.longest] if name in LARGE else []) for name in RIGHT]
 )
 def test_a_world_is_explored_whole_and_is_right(name: str) -> None:
     bounds, given, reached = RIGHT[name]

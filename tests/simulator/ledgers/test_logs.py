@@ -35,7 +35,7 @@ VARIANTS: dict[Callable[[Patch], None], tuple[int, str]] = {
 
 @pytest.mark.hunt
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 12, *(pytest.param(seed, marks=pytest.mark.long) for seed in LONG)])
+@pytest.mark.parametrize("seed", [0, 12, *(pytest.param(seed, marks=pytest.mark.longest) for seed in LONG)])
 def test_a_seed_is_good(seed: int) -> None:
     counts = run(seed, scope=LOGS).counts
     for what in ("LogOpened", "entries acknowledged", "entries read at cursors", "ledgers read whole"):
@@ -44,7 +44,7 @@ def test_a_seed_is_good(seed: int) -> None:
 
 @pytest.mark.hunt
 @pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.longest
 def test_many_seeds_reach_what_they_are_for() -> None:
     counts = sum((run(seed, scope=LOGS).counts for seed in MANY), Counter[str]())
     outcomes = ("LogAppended", "LogNotAppended", "LogAppendUnknown", "CursorOpened", "Trimmed", "Terminated", "Failed")

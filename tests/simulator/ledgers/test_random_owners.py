@@ -113,7 +113,7 @@ class Owners:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "seed", [*range(8), 149, 444, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(8, 60))]
+    "seed", [*range(8), 149, 444, *(pytest.param(seed, marks=pytest.mark.longest) for seed in range(8, 60))]
 )
 def test_owners_at_random(seed: int) -> None:
     owners = Owners(seed)

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.mark.hunt
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [*FEW, *(pytest.param(seed, marks=pytest.mark.long) for seed in MORE)])
+@pytest.mark.parametrize("seed", [*FEW, *(pytest.param(seed, marks=pytest.mark.longest) for seed in MORE)])
 def test_a_seed_is_good(seed: int) -> None:
     report = run(seed)
     assert report.counts["ledgers read whole"] > 0
@@ -33,7 +33,7 @@ def test_a_seed_is_good(seed: int) -> None:
 
 @pytest.mark.hunt
 @pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.longest
 def test_many_seeds_are_good_and_reach_what_they_are_for() -> None:
     counts = sum((run(seed).counts for seed in range(1000, 1120)), Counter[str]())
     assert {f"fault: {kind}" for kind in FAULTS} <= counts.keys()
