@@ -26,7 +26,14 @@ PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "repair-ledgers.md").rea
 
 @pytest.fixture(scope="module")
 def bookies() -> Iterator[Bookies]:
-    with Bookies(1, {"autoRecoveryDaemonEnabled": "true", "auditorPeriodicCheckInterval": 0}) as running:
+    with Bookies(
+        1,
+        {
+            "autoRecoveryDaemonEnabled": "true",
+            "auditorPeriodicCheckInterval": 0,
+            "auditorPeriodicOrphanCheckInterval": 0,
+        },
+    ) as running:
         yield running
 
 

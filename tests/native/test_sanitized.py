@@ -31,7 +31,7 @@ def library(name: str) -> str | None:
 
 
 @pytest.mark.process
-@pytest.mark.long
+@pytest.mark.longest
 @pytest.mark.parametrize("tests", TESTS)
 def test_no_sanitizer_finds_anything(tests: str) -> None:
     assert sorted(PARTS) == sorted(part for parts in TESTS.values() for part in parts)

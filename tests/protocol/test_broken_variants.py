@@ -140,9 +140,9 @@ def marker_counts_whatever_is_on_disk(patch: pytest.MonkeyPatch) -> None:
 
 
 VARIANTS: dict[Callable[..., None], int] = {
-    acknowledge_before_durable: 14,
+    acknowledge_before_durable: 66,
     current_epoch_before_history: 0,
-    commit_without_a_quorum: 21,
+    commit_without_a_quorum: 186,
     follow_a_leader_that_is_behind: 1,
     count_an_amnesiac: 2,
     accept_any_batch_number: 21,

@@ -17,7 +17,7 @@ def test_no_walk_breaks_a_promise(block):
         Walk(seed).run()
 
 
-@pytest.mark.long
+@pytest.mark.longest
 def test_no_walk_of_many_breaks_a_promise():
     for seed in range(1_000, 4_000):
         Walk(seed).run()

@@ -225,6 +225,6 @@ def test_a_writer_keeps_its_promises_whatever_happens() -> None:
     walk(40, 30)
 
 
-@pytest.mark.long
+@pytest.mark.longest
 def test_a_writer_keeps_its_promises_in_many_walks() -> None:
     walk(2_000, 60)
