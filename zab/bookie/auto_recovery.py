@@ -45,6 +45,8 @@ COUNTED: Final = {
     "members replaced": "replaced_members",
     "entries copied": "copied_entries",
     "bytes copied": "copied_bytes",
+    "orphans closed": "closed_orphans",
+    "orphans deleted": "deleted_orphans",
     "failures": "failures",
     "losses": "losses",
     "unreadable metadata": "unreadable_metadata",

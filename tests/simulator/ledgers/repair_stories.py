@@ -580,8 +580,9 @@ def an_orphan_is_fenced_and_closed_and_deleted_a_day_later() -> None:
     story.until(lambda: checks(a) >= done + 3)
     assert not story.judge.of(w.ledger).is_deleted
     with patch.object(sweep, "FENCED_MS", 5_000):
-        story.until(lambda: story.judge.of(w.ledger).is_deleted)
+        story.until(lambda: a.auditor.counts["orphans deleted"] == 1)
     assert story.cluster.service.tree.data(ledger_path(ROOT, w.ledger)) is None
+    assert a.auditor.counts["orphans closed"] == 1
     story.finish()
 
 

@@ -71,12 +71,12 @@ class Auditor:
         """When all ledgers are searched for lost bookies in any case."""
         self._is_forced = False
         self._retry_ms: int | None = None
-        self._orphans = Orphans(root, placement)
         self._sweep: Sweep | None = None
         self._sweeps_ms: dict[Kind, int] = {}
         """When each check of all ledgers is due."""
         self.counts: Counter[str] = Counter()
         """What was found: ledgers searched, checked and marked, and how many lack what."""
+        self._orphans = Orphans(root, placement, self.counts)
 
     @property
     def is_auditor(self) -> bool:
@@ -225,6 +225,8 @@ class Auditor:
             for kind, due_ms in self._sweeps_ms.items():
                 if self._now_ms >= due_ms:
                     self._sweep = Sweep(kind, self._settings, self._placement, self._rng)
+                    if kind is Kind.ORPHANS:
+                        self._orphans.begin_check()
                     self._note(f"begins to check {kind.value}")
                     self._go_on(self._sweep, [])
                     break

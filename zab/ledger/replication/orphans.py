@@ -1,5 +1,6 @@
 """What the auditor does with ledgers that no managed ledger names any more (`zab.ledger.managed.sweep`).
 
+    orphans.begin_check()                            all ledgers are going to be looked at
     orphans.look(found, now_ms, wall_ms, counts)     of a page of ledgers: closed ones are deleted when it is time, open
                                                      ones are put on a list
     orphans.step(now_ms)                             goes on with recovering those, one at a time: that fences and
@@ -19,6 +20,7 @@ from zab.coordination.steps import Steps
 from zab.ledger.managed.sweep import Sweep, look_at, may_be_orphan
 from zab.ledger.metadata.ledger_metadata import VersionedMetadata
 from zab.ledger.placement.placement import Placement
+from zab.ledger.recovery.events import Recovered
 from zab.ledger.recovery.recovery import Recovery
 from zab.ledger.store.events import BookiesKnown, ClientInput, Completed, Send
 from zab.ledger.store.ledgers import Deleted, delete_ledger
@@ -29,20 +31,23 @@ wait for the next check."""
 
 
 class Orphans:
-    """See the docstring of the module. It is told what an auditor is told."""
+    """See the docstring of the module. It is told what an auditor is told.
 
-    def __init__(self, root: str, placement: Placement) -> None:
+    done: counts what is done, for as long as the auditor lives: orphans closed, not closed, and deleted.
+    """
+
+    def __init__(self, root: str, placement: Placement, done: Counter[str]) -> None:
         self._root = root
         self._placement = placement
+        self._done = done
         self._closed_ms: dict[int, int] = {}
-        """When an orphan was first seen closed, of those of the last check and of this one."""
+        self._closed_before_ms: dict[int, int] = {}
+        """When an orphan was first seen closed: of those that this check has found, and the last one."""
         self._to_recover: deque[int] = deque()
         self._recovery: Recovery | None = None
         self._inbox: list[ClientInput] = []
         self._connected: Connected | None = None
         self._known: BookiesKnown | None = None
-        self.counts: Counter[str] = Counter()
-        """How recoveries have ended."""
 
     @property
     def deadline_ms(self) -> int | None:
@@ -68,14 +73,19 @@ class Orphans:
     def clear(self) -> None:
         """It is no auditor any more."""
         self._closed_ms.clear()
+        self._closed_before_ms.clear()
         self._to_recover.clear()
         self._recovery = self._connected = None
         self._inbox.clear()
 
+    def begin_check(self) -> None:
+        """What the last check did not find is forgotten."""
+        self._closed_before_ms, self._closed_ms = self._closed_ms, {}
+
     def look(self, found: Sequence[VersionedMetadata], now_ms: int, wall_ms: int, counts: Counter[str]) -> Steps[None]:
         """Look at these ledgers again, one after the other, and count what they are."""
         for ledger in (each.ledger for each in found if may_be_orphan(each.metadata)):
-            closed_ms = self._closed_ms.get(ledger)
+            closed_ms = self._closed_before_ms.get(ledger)
             closed_for_ms = None if closed_ms is None else now_ms - closed_ms
             what, newest = yield from look_at(self._root, ledger, wall_ms, closed_for_ms)
             match what:
@@ -86,14 +96,14 @@ class Orphans:
                 case Sweep.WAIT:
                     counts["orphans: closed ledgers that are kept for a day"] += 1
                     if len(self._closed_ms) < ORPHANS_MAX:
-                        self._closed_ms.setdefault(ledger, now_ms)
+                        self._closed_ms[ledger] = now_ms if closed_ms is None else closed_ms
                 case Sweep.DELETE:
                     assert newest is not None
-                    self._closed_ms.pop(ledger, None)
-                    deleted = yield from delete_ledger(self._root, newest)
-                    counts["orphans: ledgers deleted"] += isinstance(deleted, Deleted)
+                    if isinstance((yield from delete_ledger(self._root, newest)), Deleted):
+                        counts["orphans: ledgers deleted"] += 1
+                        self._done["orphans deleted"] += 1
                 case Sweep.KEEP:
-                    self._closed_ms.pop(ledger, None)
+                    pass
 
     def step(self, now_ms: int) -> list[tuple[Recovery, Send | Submit]]:
         """What the recovery asks for, which goes on now."""
@@ -107,7 +117,7 @@ class Orphans:
         asked: list[tuple[Recovery, Send | Submit]] = []
         for effect in recovery.step(now_ms, inbox):
             if isinstance(effect, Completed):
-                self.counts[f"orphans: {type(effect.outcome).__name__}"] += 1
+                self._done["orphans closed" if isinstance(effect.outcome, Recovered) else "orphans not closed"] += 1
             else:
                 asked.append((recovery, effect))
         if recovery.is_over:
