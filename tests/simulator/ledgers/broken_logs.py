@@ -10,7 +10,7 @@ from attrs import evolve
 
 from zab.coordination.operations import ANY_VERSION, Check, Delete, Get
 from zab.coordination.steps import Steps, read
-from zab.ledger.managed import trimming
+from zab.ledger.managed import deleting, owner, sweep, trimming
 from zab.ledger.managed.appends import Appends
 from zab.ledger.managed.cursor_events import CursorFlush
 from zab.ledger.managed.cursor_loading import CursorLoading
@@ -18,8 +18,8 @@ from zab.ledger.managed.cursor_parts import Cursor
 from zab.ledger.managed.cursor_state import CursorState, decode_cursor
 from zab.ledger.managed.cursors import Cursors
 from zab.ledger.managed.events import Done, LogAppended
-from zab.ledger.managed.log_info import LogInfo, Position
-from zab.ledger.managed.store import Written, read_log, write_log
+from zab.ledger.managed.log_info import LogInfo, LogState, Position
+from zab.ledger.managed.store import Taken, VersionedLog, Written, read_log, write_log
 from zab.ledger.managed.succession import Succession
 from zab.ledger.managed.trimming import Trims
 from zab.ledger.metadata.paths import ledger_path
@@ -167,3 +167,26 @@ def acknowledge_without_bookies(patch: Patch) -> None:
         return tuple(position for position, _ in held)
 
     patch.setattr(Appends, "give_up", give_up)
+
+
+def delete_a_log_before_its_ledgers(patch: Patch) -> None:
+    """The list is empty in one write; its ledgers are to follow."""
+
+    def delete(root: str, log: VersionedLog, *_given: Any) -> Steps[Any]:
+        emptied = log.info.without(len(log.info.ledgers))
+        written = yield from write_log(log, evolve(emptied, state=LogState.DELETING))
+        if not isinstance(written, Written):
+            return Taken(None)
+        return (yield from deleting._delete_znode(root, written.log))
+
+    patch.setattr(owner, "delete_log", delete)
+
+
+def sweep_the_ledgers_of_cursors(patch: Patch) -> None:
+    """A ledger is an orphan if its log does not name it."""
+    is_named = sweep._is_named
+
+    def is_in_list(logs: str, log: str, _cursor: str | None, ledger: int) -> Steps[bool]:
+        return (yield from is_named(logs, log, None, ledger))
+
+    patch.setattr(sweep, "_is_named", is_in_list)

@@ -29,6 +29,8 @@ VARIANTS: dict[Callable[[Patch], None], tuple[int, str]] = {
     broken.flush_without_storing: (14, "cursors"),
     broken.trim_without_cursors: (12, "trim"),
     broken.trim_what_is_young: (13, "trim"),
+    broken.delete_a_log_before_its_ledgers: (12, "G12"),
+    broken.sweep_the_ledgers_of_cursors: (12, "orphans"),
 }
 """Each with a seed that finds it, and the rule that it breaks."""
 

@@ -129,7 +129,7 @@ def with_log(profile: Profile) -> Profile:
     faults = {name: FAULTS[name] for name in profile.faults}
     return attrs.evolve(
         profile,
-        log=draw_log(rng),
+        log=draw_log(rng, Random(f"{profile.seed}/log/end")),
         writers=0,
         recoverers=1,
         readers=0,

@@ -9,7 +9,7 @@ every ledger has to be closed.
    closed, by its writer or by a recoverer. A ledger that lost too many disks to be closed has to be proved so.
    With auto-recovery, no ledger names a bookie that lost its disk after that, unless it lost an entry.
    A managed ledger comes to its end before (`logs.run`).
-3. Every ledger is read whole. What callers of appends were told is right.
+3. Every ledger is read whole. What callers of appends were told is right. Then the managed ledger may be deleted.
 
 Without mercy phases 2 and 3 are left out: lasting faults are never mended, and only safety is judged.
 
@@ -126,6 +126,8 @@ class Simulation(simulation.Simulation):
             self.judge.finish()
             if self.logs is not None:
                 self.logs.finish()
+                if profile.log is not None and profile.log.deletes:
+                    self.logs.delete(self.until, Random(f"{profile.seed}/delete"))
         schedule = cluster.schedule
         return Report(
             profile.seed, cluster.trace.digest, profile, schedule.count, schedule.now // MS, self.judge.counts

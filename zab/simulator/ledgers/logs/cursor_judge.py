@@ -227,6 +227,11 @@ class CursorJudge:
             states.append(decode_cursor(known.payloads[last]).state)
         return path, states
 
+    def ledgers(self) -> set[int]:
+        """The ledgers that the znodes of cursors name."""
+        znodes = (self._tree.data(path) for path in self.cursors)
+        return {decode_cursor(data).ledger for data in znodes if data is not None}
+
     # ------------------------------------------------------------------------------------------------------------- end
 
     def finish(self, log: str, acknowledged: list[Position]) -> None:

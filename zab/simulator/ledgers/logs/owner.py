@@ -219,6 +219,11 @@ class LogClient(LogOwnerProcess):
         outcome = self._last_outcome
         return outcome.position if self.has_log and isinstance(outcome, LogAppended) else None
 
+    def delete(self) -> None:
+        """Take the log over to delete it."""
+        self._leave()
+        self.open(NAME, self._settings(), deletes=True)
+
     def nudge(self) -> None:
         """Let it see whether it has the log."""
         if self.has_log:

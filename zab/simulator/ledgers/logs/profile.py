@@ -37,10 +37,14 @@ class LogProfile:
     """How likely an owner watches the list."""
     terminates: bool
     """Whether the log is terminated at the end, and not only closed."""
+    deletes: bool
+    """Whether it is deleted after that."""
+    kills: int
+    """So often whoever deletes it is killed."""
 
 
-def draw(rng: Random) -> LogProfile:
-    """The log of a seed."""
+def draw(rng: Random, end: Random) -> LogProfile:
+    """The log of a seed. `end`: decides what becomes of it."""
     return LogProfile(
         owners=rng.choice((2, 2, 3)),
         readers=rng.choice((0, 1)),
@@ -55,4 +59,6 @@ def draw(rng: Random) -> LogProfile:
         cursor_entries=rng.choice((2, 10, 50_000)),
         watches=rng.choice((0.0, 0.5, 1.0)),
         terminates=rng.random() < 0.3,
+        deletes=end.random() < 0.7,
+        kills=end.choice((0, 1, 1, 3)),
     )
