@@ -40,7 +40,7 @@ class LogProfile:
     deletes: bool
     """Whether it is deleted after that."""
     kills: int
-    """So often whoever deletes it is killed."""
+    """So often the process that deletes it is killed."""
 
 
 def draw(rng: Random, end: Random) -> LogProfile:

@@ -31,7 +31,7 @@ from zab.simulator.world.schedule import MS
 from zab.simulator.world.verdict import demand
 
 KILL_US: Final = 30 * MS
-"""Within so much time after it has begun, whoever deletes the log is killed."""
+"""Within so much time after it has begun, the process that deletes the log is killed."""
 NUDGE_TICKS: Final = 10
 """How often owners are made to see whether they have the log."""
 SETTLE_TICKS: Final = 900
