@@ -49,6 +49,7 @@ PHRASES: Final = {
 """Better words, and what they are better than."""
 
 LEFT: Final = {
+    "CHANGELOG.md": 0,
     "CONTRIBUTING.md": 0,
     "README.md": 0,
     "datatree/": 0,
@@ -109,7 +110,8 @@ def _all_found() -> tuple[tuple[str, str, str], ...]:
     for path in [*SOURCES, *TESTS]:
         if path != THIS:
             found += [*_phrases(path, _words_of_prose(text_of(path))), *_openings(path)]
-    for path in sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]):
+    outside = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+    for path in sorted([*(ROOT / "docs").rglob("*.md"), *outside]):
         found += _phrases(path, _words(text_of(path), 1))
     return tuple(found)
 
