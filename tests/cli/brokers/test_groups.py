@@ -188,7 +188,7 @@ def test_registered_brokers_are_listed(zab: Run, running_broker: KafkaBroker, to
     assert broker["leads"] == broker["replicas"] >= 2
     assert (brokers["count"], brokers["controller"], brokers["offline"]) == (1, 1, 0)
     assert zab("-s", members, "broker", "list") == 0
-    assert zab.out.endswith("1 broker; of the partitions 0 under-replicated, 0 offline\n")
+    assert zab.out.endswith("1 broker; partitions: 0 under-replicated, 0 offline\n")
     assert zab("-s", f"{members}/elsewhere", "broker", "list") == 1
     assert zab.err == f"zab: no broker has registered at {members}/elsewhere\n"
 

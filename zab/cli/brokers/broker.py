@@ -84,4 +84,4 @@ def _text(found: Registered) -> Iterator[str]:
     if found.brokers:
         yield from brokers_table(found)
     counts = (f"{len(found.under_replicated)} under-replicated", f"{len(found.offline)} offline")
-    yield f"{count_of(len(found.brokers), 'broker')}; of the partitions {', '.join(counts)}"
+    yield f"{count_of(len(found.brokers), 'broker')}; partitions: {', '.join(counts)}"

@@ -153,7 +153,7 @@ def append_command(
     name: NameArgument,
     file: Annotated[Path, typer.Option("--file", "-f", metavar="FILE", help="- is standard input.")] = _STDIN,
     is_prefixed: Annotated[
-        bool, typer.Option("--length-prefixed", help="Each entry comes after 4 bytes, big-endian, with its size.")
+        bool, typer.Option("--length-prefixed", help="Before each entry are 4 bytes with its size, big-endian.")
     ] = False,
     take_over: TakeOverOption = False,
     password: PasswordOption = "",

@@ -80,11 +80,16 @@ def append_command(
     context: typer.Context,
     ledger: Annotated[
         int | None,
-        typer.Argument(metavar="[LEDGER]", min=0, help="Of `create`; else a new one.", show_default=False),
+        typer.Argument(
+            metavar="[LEDGER]",
+            min=0,
+            help="A ledger that `create` has made; without it, a new one.",
+            show_default=False,
+        ),
     ] = None,
     file: Annotated[Path, typer.Option("--file", "-f", metavar="FILE", help="- is standard input.")] = _STDIN,
     is_prefixed: Annotated[
-        bool, typer.Option("--length-prefixed", help="Each entry comes after 4 bytes, big-endian, with its size.")
+        bool, typer.Option("--length-prefixed", help="Before each entry are 4 bytes with its size, big-endian.")
     ] = False,
     ensemble: EnsembleOption = 3,
     write: WriteOption = 3,

@@ -343,7 +343,7 @@ class _Judge:
             if replica.problem:
                 yield self._finding(replica, "busy", f"{replica.problem}: run it again", file=replica.shown)
         if len(self.given) == 1:
-            yield self._finding(self.given[0], "alone", "only this replica was given: its checksums were compared")
+            yield self._finding(self.given[0], "alone", "only this replica was given: its checksums were verified")
         if group.replicas and all(each.mark is None for each in group.replicas):
             yield self._finding(
                 None,
