@@ -186,7 +186,7 @@ def test_all_that_is_wrong_in_the_order_of_the_lines(tmp_path: Path, run: Run) -
 
 
 def test_each_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    path = written(tmp_path, "tickTime=x", "dynamicConfigFile=/nowhere", "sslquorum=true", my_id="x")
+    path = written(tmp_path, "tickTime=x", f"dynamicConfigFile={tmp_path}/a/nowhere", "sslquorum=true", my_id="x")
     assert found(path) == [("zoo.cfg", 2), ("zoo.cfg", 4), ("nowhere", None), ("myid", 1)]
 
 
