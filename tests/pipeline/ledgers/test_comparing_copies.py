@@ -23,7 +23,7 @@ EVERY = range(10)
 
 @pytest.fixture
 def copied(tmp_path: Path) -> CopiedLedgers:
-    """Of three bookies. Ledger 9 is on them alone, so that there are always metadata."""
+    """Three bookies, and a store. Ledger 9 is on them alone, so that there are always metadata."""
     bookies = Bookies(tmp_path / "bookies", ("a", "b", "c"))
     bookies.ledger(9, 1)
     return CopiedLedgers(bookies, str(tmp_path / "archive"))

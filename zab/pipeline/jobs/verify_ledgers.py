@@ -77,7 +77,7 @@ class Given:
         return {ledger for bookie in self.bookies for ledger in bookie.parts} | {*self.known} | {*self.copies.ledgers}
 
     def metadata(self, ledger: int) -> LedgerMetadata | None:
-        """Those of its znode; if it has none, those that were copied with it."""
+        """What its znode has; if there is none, what was copied with the ledger."""
         copied = self.copies.ledgers.get(ledger)
         return self.known.get(ledger) or (None if copied is None else copied.metadata)
 
