@@ -12,13 +12,17 @@ import pytest
 from attrs import evolve
 
 from tests.ledger.metadata.ledgers import ledger as metadata_of
+from tests.ledgers.memory_bookies import memory_bookies
 from tests.pipeline.rigs.bookie_files import PAYLOAD, Bookies, exported, length_of, rows_of
 from tests.pipeline.rigs.copied_ledgers import LOG, UID, CopiedLedgers
 from tests.pipeline.rigs.object_store import Store, store
+from tests.rigs.in_process import members_here
+from zab.client import connect
 from zab.ledger.entries.digests import DigestType
 from zab.ledger.entries.envelope import Digest, Entry
 from zab.ledger.managed.log_info import LogInfo, OffloadState
 from zab.ledger.managed.objects import INDEX_BYTES_MAX, Block, data_name, index_name
+from zab.ledgers import OffloadSettings, open_store
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.ledgers import offloaded
 from zab.pipeline.ledgers.metadata import read_lists
@@ -280,6 +284,23 @@ def test_what_is_no_list(tmp_path: Path, znodes: dict[str, bytes], said: str) ->
 def test_the_root_of_the_lists_is_an_option(copied: CopiedLedgers) -> None:
     with pytest.raises(PipelineError, match="has no lists of managed ledgers below /other"):
         read(copied, logsRoot="/other")
+
+
+@pytest.mark.slow
+async def test_what_the_owner_of_a_log_copied_is_read(tmp_path: Path) -> None:
+    payloads = [b"a", b"bb", b"ccc"]
+    with members_here(1) as members:
+        async with connect(members.hosts) as zk, memory_bookies(zk, 3), open_store(zk) as ledgers:
+            async with ledgers.open_log(LOG, create=True) as log:
+                for payload in payloads:
+                    await log.append(payload)
+            settings = OffloadSettings(uri=str(tmp_path / "archive"), block_bytes=1, keep_ms=0)
+            async with ledgers.open_log(LOG, offload=settings) as log:
+                assert await log.offload() == 1
+            data, _ = await zk.get(f"/logs/{LOG}")
+    file = exported(tmp_path / "logs.json", "/logs", {"/logs": b"", f"/logs/{LOG}": data})
+    rows = rows_of((), ["payload", "digest_ok", "length"], logs=str(file))
+    assert [tuple(row.values()) for row in rows] == [(b"a", True, 1), (b"bb", True, 3), (b"ccc", True, 6)]
 
 
 @pytest.mark.slow
