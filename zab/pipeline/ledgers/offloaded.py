@@ -98,7 +98,7 @@ class CopiedLedger:
     log: str
     part: CopyPart
     metadata: LedgerMetadata
-    """As the index has them: closed, without the password."""
+    """What the index has: closed, without the password."""
     is_on_bookies: bool
     """Whether the list says that bookies have the ledger, too."""
 
