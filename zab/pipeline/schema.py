@@ -134,11 +134,13 @@ LEDGER: Final = (
     Column("length", "bigint", "payload bytes of the ledger up to this entry, with it"),
     Column("payload", "binary", "null if the digest type of the ledger is not known"),
     Column("digest_ok", "boolean", "whether the digest is right; null if type and password are not known"),
-    Column("bookie", "string", "whose copy it is: bookie id, else the directory's name"),
-    Column("stored", "string", "segment or journal"),
+    Column(
+        "bookie", "string", "whose copy it is: bookie id, else the directory's name; null: it is in an object store"
+    ),
+    Column("stored", "string", "segment or journal of a bookie, or object"),
     Column("file", "string", "whole path or URI"),
     Column("position", "bigint", "offset of the envelope in the file"),
-    Column("envelope", "binary", "the entry as the bookie stores it: header, digest, payload"),
+    Column("envelope", "binary", "the entry as it is stored: header, digest, payload"),
 )
 
 

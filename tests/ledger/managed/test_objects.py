@@ -11,6 +11,7 @@ from zab.ledger.entries.digests import DigestType
 from zab.ledger.entries.envelope import Digest, Entry
 from zab.ledger.managed.objects import (
     BLOCK_HEADER_BYTES,
+    ENTRY_BYTES_MIN,
     INDEX_HEADER_BYTES,
     Block,
     BlockBuilder,
@@ -156,19 +157,26 @@ def test_entries_are_copied_in_their_order(entry):
     "blocks",
     [
         (),
-        (Block(0, 0, 9, 100, 1),),
-        (Block(1, 0, 10, 100, 1),),
-        (Block(0, 1, 10, 100, 1),),
+        (Block(0, 0, 9, 1000, 1),),
+        (Block(1, 0, 10, 1000, 1),),
+        (Block(0, 1, 10, 1000, 1),),
         (Block(0, 0, 10, 40, 1),),
         (Block(0, 0, 10, 1 << 40, 1),),
-        (Block(0, 0, 5, 100, 1), Block(101, 5, 5, 100, 1)),
-        (Block(0, 0, 5, 100, 1), Block(100, 6, 5, 100, 1)),
-        (Block(0, 0, 10, 100, 1), Block(100, 10, 0, 100, 1)),
+        (Block(0, 0, 5, 1000, 1), Block(1001, 5, 5, 1000, 1)),
+        (Block(0, 0, 5, 1000, 1), Block(1000, 6, 5, 1000, 1)),
+        (Block(0, 0, 10, 1000, 1), Block(1000, 10, 0, 1000, 1)),
     ],
 )
 def test_blocks_that_contradict_each_other_are_refused(blocks):
     with pytest.raises(DamagedObjectError):
         evolve(copied()[0], blocks=blocks)
+
+
+def test_a_block_has_no_more_entries_than_fit():
+    least = BLOCK_HEADER_BYTES + 10 * ENTRY_BYTES_MIN
+    assert evolve(copied()[0], blocks=(Block(0, 0, 10, least, 1),)).entries == 10
+    with pytest.raises(DamagedObjectError, match="10 entries in a block of 399 bytes"):
+        evolve(copied()[0], blocks=(Block(0, 0, 10, least - 1, 1),))
 
 
 def test_the_copy_of_an_open_ledger_is_refused():

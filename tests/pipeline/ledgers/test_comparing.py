@@ -29,8 +29,7 @@ def bookies(tmp_path: Path) -> Bookies:
 
 
 def verified(bookies: Bookies, *dirs: Path, task_bytes: int = 1 << 20, ledgers: str | None = None) -> LedgersVerified:
-    found, known = given_in(dirs or bookies.dirs, str(bookies.export()), ledgers)
-    return verify_here(found, known, task_bytes=task_bytes)
+    return verify_here(given_in(dirs or bookies.dirs, str(bookies.export()), ledgers), task_bytes=task_bytes)
 
 
 def told(found: LedgersVerified) -> list[tuple[str, int | None, int | None, str | None]]:

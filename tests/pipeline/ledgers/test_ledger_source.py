@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.commands import Run
-from tests.pipeline.rigs.bookie_files import Bookies, rows_of
+from tests.pipeline.rigs.bookie_files import PAYLOAD, Bookies, rows_of
+from tests.pipeline.rigs.copied_ledgers import UID, CopiedLedgers
 from zab.ledger.entries.digests import DigestType
+from zab.ledger.managed.objects import data_name
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.jobs.verify_ledgers import VERIFY_LEDGERS, given_in, verify_here, verify_ledgers
 from zab.pipeline.schema import LEDGER
@@ -37,6 +39,38 @@ def bookies(tmp_path: Path) -> Bookies:
     made.flush()
     made.ledger(3, 4)
     return made
+
+
+@pytest.fixture
+def copied(bookies: Bookies, tmp_path: Path) -> CopiedLedgers:
+    """Copies of the first ledger and of the second, which bookies no longer need to have."""
+    made = CopiedLedgers(bookies, str(tmp_path / "archive"))
+    made.copy(1)
+    made.copy(2, is_on_bookies=False)
+    return made
+
+
+@pytest.mark.spark
+def test_spark_reads_copies_in_object_stores(
+    spark: SparkSession, bookies: Bookies, copied: CopiedLedgers, run: Run
+) -> None:
+    from zab.pipeline.ledgers.ledger_source import read_ledgers
+
+    metadata, logs = str(bookies.export()), str(copied.export())
+    frame = read_ledgers(spark, (), logs=logs, columns=["ledger", "bookie", "stored", "digest_ok", "payload"])
+    expected = [(1, None, "object", True, PAYLOAD % entry) for entry in range(8)]
+    expected += [(2, None, "object", None, PAYLOAD % entry) for entry in range(5)]
+    assert sorted(map(tuple, frame.collect())) == expected
+    assert read_ledgers(spark, [bookies.root], "1", logs=logs).count() == 3 * 8 - 1 + 8
+    copied.flip(data_name(1, UID), 60)
+    rows = verify_ledgers(spark, str(bookies.root), metadata, logs=logs).collect()
+    assert [(row["kind"], row["bookie"], row["file"]) for row in rows] == [
+        ("damaged", None, f"{copied.uri}/{data_name(1, UID)}"),
+        ("fewer", "a", None),
+    ]
+    words = ("--metadata", metadata, "--logs", logs, "--ledger", "2")
+    assert run("pipeline", "verify", "--ledgers", bookies.root, *words) == 0
+    assert "1 ledger, 1 closed, on 4 bookies, 1 in object stores: 20 copies of entries, " in run.err
 
 
 @pytest.mark.spark
@@ -81,7 +115,7 @@ def test_damage_that_comes_later_ends_the_job_with_a_sentence(spark: SparkSessio
 @pytest.mark.spark
 def test_spark_finds_the_same_as_one_process(spark: SparkSession, bookies: Bookies, run: Run) -> None:
     metadata = str(bookies.export())
-    expected = verify_here(*given_in(bookies.dirs, metadata)).findings
+    expected = verify_here(given_in(bookies.dirs, metadata)).findings
     assert [(each.kind, each.entry, each.bookie) for each in expected] == [("fewer", 5, "a")]
     rows = verify_ledgers(spark, str(bookies.root), metadata).collect()
     names = [column.name for column in VERIFY_LEDGERS]
@@ -99,16 +133,20 @@ def test_spark_finds_the_same_as_one_process(spark: SparkSession, bookies: Booki
 
 
 @pytest.mark.spark
-def test_the_program_of_the_page(spark: SparkSession, bookies: Bookies, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_program_of_the_page(
+    spark: SparkSession, bookies: Bookies, copied: CopiedLedgers, capsys: pytest.CaptureFixture[str]
+) -> None:
     page = Path(__file__).parents[3] / "docs" / "reference" / "pipeline.md"
     (program,) = re.findall(r"## Ledgers\n.*?```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     # Relative paths are those of the JVM, which has started elsewhere.
     assert program.count('"bookies"') == 2
     program = program.replace('"bookies"', f'"{bookies.root}"').replace("ledgers.json", str(bookies.export()))
+    program = program.replace("logs.json", str(copied.export()))
     exec(compile(program, "page.py", "exec"), {"__name__": "__main__"})
     out = capsys.readouterr().out
     assert "|     1|     a|    7|" in out
     assert "|    7|entry 7|" in out
+    assert "|     1|object|    8|" in out
 
 
 def test_what_the_source_refuses(bookies: Bookies) -> None:
@@ -136,6 +174,9 @@ def test_what_the_source_refuses(bookies: Bookies) -> None:
         (("--ledgers", "--topics", "{dirs}", "--metadata", "x"), 2, "it excludes --topics"),
         (("{dirs}", "--metadata", "x"), 2, "it needs --ledgers"),
         (("{dirs}", "--ledger", "3"), 2, "it needs --ledgers"),
+        (("{dirs}", "--logs", "x"), 2, "it needs --ledgers"),
+        (("--ledgers", "{dirs}", "--metadata", "{file}", "--logs", "{dirs}/nowhere"), 1, "does not exist"),
+        (("--ledgers", "{dirs}", "--metadata", "{file}", "--logs", "{file}"), 1, "no lists of managed ledgers below"),
         (("--ledgers", "{dirs}", "--metadata", "x", "--snapshots"), 2, "about members, not about ledgers"),
         (("--ledgers", "{dirs}", "--metadata", "{dirs}/nowhere"), 1, "does not exist"),
         (("--ledgers", "{dirs}", "--metadata", "{file}", "--ledger", "x"), 1, "option ledgers is like 3,7-12"),

@@ -22,7 +22,7 @@ from zab.pipeline.ledgers.options import LedgerOptions
 from zab.pipeline.ledgers.planning import plan_ledgers
 from zab.pipeline.ledgers.rows import piece_rows
 
-__all__ = ["BOOKIES", "PAYLOAD", "Bookies", "export", "length_of", "rows_of"]
+__all__ = ["BOOKIES", "PAYLOAD", "Bookies", "export", "exported", "length_of", "rows_of"]
 
 BOOKIES = ("a", "b", "c", "d")
 PAYLOAD = b"entry %d"
@@ -73,7 +73,12 @@ def export(path: Path, metadata: Mapping[int, LedgerMetadata]) -> Path:
     """The output of `zab export --skip-ephemerals /ledgers`."""
     znodes = {"/ledgers": b"", "/ledgers/available": b""}
     znodes |= {ledger_path("/ledgers", number): encode_metadata(each) for number, each in metadata.items()}
-    lines = [first_line("/ledgers"), *(entry_line(Entry(name, data, ())) for name, data in znodes.items())]
+    return exported(path, "/ledgers", znodes)
+
+
+def exported(path: Path, root: str, znodes: Mapping[str, bytes]) -> Path:
+    """The output of `zab export` for these znodes."""
+    lines = [first_line(root), *(entry_line(Entry(name, data, ())) for name, data in znodes.items())]
     path.write_text("".join(f"{line}\n" for line in (*lines, last_line(len(znodes)))))
     return path
 

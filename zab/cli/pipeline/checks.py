@@ -40,7 +40,7 @@ def check_verify(own: dict[str, Any]) -> None:
         raise typer.BadParameter("it excludes --topics", param_hint="--ledgers")
     if own["topic"] and not own["topics"]:
         raise typer.BadParameter("it needs --topics", param_hint="--topic")
-    for name, value in (("--ledger", own["ledger"]), ("--metadata", own["metadata"])):
+    for name, value in (("--ledger", own["ledger"]), ("--metadata", own["metadata"]), ("--logs", own["logs"])):
         if value and not own["ledgers"]:
             raise typer.BadParameter("it needs --ledgers", param_hint=name)
     if own["ledgers"] and not own["metadata"]:
@@ -79,6 +79,15 @@ def verify_job(
     ledgers_root: Annotated[
         str, typer.Option("--ledgers-root", metavar="PATH", help="The znode that has the ledgers.")
     ] = "/ledgers",
+    logs: Annotated[
+        str | None,
+        typer.Option(
+            "--logs", metavar="PLACE", help="Of managed ledgers, whose copies in object stores count: as --metadata."
+        ),
+    ] = None,
+    logs_root: Annotated[
+        str, typer.Option("--logs-root", metavar="PATH", help="The znode that has the managed ledgers.")
+    ] = "/logs",
     ledger: Annotated[
         str | None, typer.Option("--ledger", metavar="IDS", help="Only these ledgers, such as 3,7-12.")
     ] = None,
@@ -91,7 +100,7 @@ def verify_job(
         return _topics(run, topic or [])
     if ledgers:
         assert metadata is not None
-        return _ledgers(run, metadata, ledger, ledgers_root)
+        return _ledgers(run, metadata, ledger, ledgers_root, logs, logs_root)
     _look(run)
     from zab.pipeline.jobs.sharing import as_rows
     from zab.pipeline.jobs.verify import VERIFY, findings_of
@@ -159,16 +168,17 @@ def _topics(run: Run, names: list[str]) -> "DataFrame":
     return as_rows(run.spark, VERIFY_TOPICS, found)
 
 
-def _ledgers(run: Run, metadata: str, ledgers: str | None, root: str) -> "DataFrame":
+def _ledgers(run: Run, metadata: str, ledgers: str | None, root: str, logs: str | None, logs_root: str) -> "DataFrame":
     from zab.pipeline.jobs.sharing import as_rows
     from zab.pipeline.jobs.verify_ledgers import VERIFY_LEDGERS, given_in, verify_in
 
-    bookies, known = given_in(run.dirs, metadata, ledgers, root)
-    verified = verify_in(run.spark, bookies, known)
+    given = given_in(run.dirs, metadata, ledgers, root, logs=logs, logs_root=logs_root)
+    verified = verify_in(run.spark, given)
     found = _deviations(run, verified.findings, _shown_of_ledger)
+    stored = "" if logs is None else f", {verified.stored_count} in object stores"
     run.note(
         f"{count_of(verified.ledger_count, 'ledger')}, {verified.closed_count} closed, on "
-        f"{count_of(verified.bookie_count, 'bookie')}: {verified.copy_count:,} copies of entries, "
+        f"{count_of(verified.bookie_count, 'bookie')}{stored}: {verified.copy_count:,} copies of entries, "
         f"{verified.byte_count:,} bytes; {count_of(len(found), 'deviation')}"
     )
     run.shown = ("ledger", "entry", "last", "bookie", "kind", "file", "position", "sentence")

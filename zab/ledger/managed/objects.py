@@ -21,6 +21,7 @@ The index begins with 16 bytes: magic "ZOIX", version, bytes of the body, CRC-32
     index = CopyIndex(…);  index.encode()
     decode_index(data, ledger, uid)                       checked against themselves, and against the list
     entries_of(block, data, ledger, digest)
+    envelopes_of(block, data, ledger)                     the same without opening them
 
 The metadata are without the ledger's password, which would be in clear; the index has a salted digest of it.
 
@@ -54,6 +55,8 @@ INDEX_BYTES_MAX: Final = 64 * 1024 * 1024
 """A larger index is not read."""
 BLOCK_BYTES_MAX: Final = 256 * 1024 * 1024
 """A larger block is not read. One has as many entries as reach its size, so it may be larger by one entry."""
+ENTRY_BYTES_MIN: Final = 4 + HEADER_BYTES
+"""What an entry takes in a block: an index with more entries than fit into its blocks is damaged."""
 FORMAT_VERSION: Final = 1
 
 _BLOCK: Final = Struct(">4sIqqIII")
@@ -165,7 +168,7 @@ class BlockBuilder:
         return block
 
 
-def check_block(block: Block, data: bytes, ledger: int) -> memoryview:
+def check_block(block: Block, data: bytes | memoryview, ledger: int) -> memoryview:
     """The body of a block that was read. Raises DamagedObjectError."""
     checksum = crc32c(_EXTRA)
     if len(data) != block.size:
@@ -186,6 +189,16 @@ def check_block(block: Block, data: bytes, ledger: int) -> memoryview:
 def entries_of(block: Block, data: bytes, ledger: int, opens: Digest | DigestType) -> Iterator[Entry]:
     """The entries of a block that was read. `opens`: what verifies each envelope, or only the type of its digest, which
     is then not verified. Raises DamagedObjectError."""
+    for number, _, envelope in envelopes_of(block, data, ledger):
+        try:
+            yield opens.open(envelope, ledger, number) if isinstance(opens, Digest) else _trusted(opens, envelope)
+        except EntryError as error:
+            raise DamagedObjectError(str(error)) from None
+
+
+def envelopes_of(block: Block, data: bytes | memoryview, ledger: int) -> Iterator[tuple[int, int, memoryview]]:
+    """For each entry of a block that was read: its number, the offset of its envelope in the data object, and the
+    envelope, which only the checksum of the block vouches for. Raises DamagedObjectError."""
     body = check_block(block, data, ledger)
     at = 0
     for number in range(block.first, block.first + block.entries):
@@ -193,11 +206,8 @@ def entries_of(block: Block, data: bytes, ledger: int, opens: Digest | DigestTyp
         envelope = body[at + 4 : at + 4 + size]
         if size < 0 or len(envelope) != size:
             raise DamagedObjectError(f"entry {number} is not whole in its block")
+        yield number, block.offset + BLOCK_HEADER_BYTES + at + 4, envelope
         at += 4 + size
-        try:
-            yield opens.open(envelope, ledger, number) if isinstance(opens, Digest) else _trusted(opens, envelope)
-        except EntryError as error:
-            raise DamagedObjectError(str(error)) from None
     if at != len(body):
         raise DamagedObjectError(f"the block at {block.offset} goes on after its last entry")
 
@@ -226,6 +236,8 @@ class CopyIndex:
             is_next = (block.offset, block.first) == (at, entry)
             if not is_next or block.entries < 1 or not BLOCK_HEADER_BYTES < block.size <= BLOCK_BYTES_MAX:
                 raise DamagedObjectError(f"the blocks do not follow each other at entry {entry}")
+            if block.entries * ENTRY_BYTES_MIN > block.size - BLOCK_HEADER_BYTES:
+                raise DamagedObjectError(f"{block.entries} entries in a block of {block.size} bytes")
             at, entry = at + block.size, entry + block.entries
         if not self.metadata.is_closed or entry != self.metadata.last + 1:
             raise DamagedObjectError(f"{entry} entries, and the ledger's end is {self.metadata.last}")

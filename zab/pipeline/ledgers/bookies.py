@@ -16,7 +16,7 @@ the journal. Not here: the entries themselves (`rows`).
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 from attrs import define, field, frozen
@@ -59,6 +59,7 @@ class Fault:
 class SegmentPart:
     """What a segment has of one ledger."""
 
+    stored: ClassVar[str] = "segment"
     file: Place
     file_bytes: int
     row: Row
@@ -81,6 +82,7 @@ class SegmentPart:
 class JournalPart:
     """What a journal file has of one ledger. The arrays: entries, and the places of their envelopes, as they came."""
 
+    stored: ClassVar[str] = "journal"
     file: Place
     entries: Any
     offsets: Any

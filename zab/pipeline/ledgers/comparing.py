@@ -1,4 +1,4 @@
-"""Compares the copies of the entries of one ledger on its bookies, with what the metadata say.
+"""Compares the copies of the entries of one ledger, on its bookies and in an object store, with what the metadata say.
 
     compare(work) -> Compared        the findings in a range of entries of one ledger
 
@@ -7,8 +7,11 @@ and length, and a digest that is right. A bookie of the write set that lacks it,
 stated: re-replication brings it back. Of a ledger that is **not closed**, a writer or a recovery may still be under
 way: only what is there is compared.
 
+Of a ledger with a **copy in an object store**, no entry that the copy has is missing: readers find it there. If bookies
+no longer need to have the ledger, the copy has to have all of it, and what bookies still have is only compared.
+
 Copies are compared by payload and length, not by their bytes: a recovery makes an envelope again, with another last
-confirmed entry. Where they differ, most copies are taken to be right.
+confirmed entry. Where they differ, most copies are taken to be right; that in the object store counts as one.
 
 Bookies whose directories were not given may have an entry: what depends on them is stated as `partial`.
 
@@ -34,16 +37,18 @@ __all__ = ["DEVIATIONS", "FINDINGS_MAX", "STATED", "Compared", "LedgerFinding", 
 FINDINGS_MAX: Final = 100
 """So many findings are told of a range; one more says that there are more."""
 _DIGEST_BYTES: Final = 16
+_NOT_COPIED: Final = "bookies no longer need to have the ledger, and its copy does not have this"
 
 DEVIATIONS: Final = {
-    "missing": "fewer bookies of the write set than the ack quorum have the entry, and the ledger is closed",
+    "missing": "neither the ack quorum of the write set nor a copy in an object store has the entry of a closed ledger",
     "differs": "a payload or length that differs from most copies of the entry",
     "damaged": "bytes that differ from what was written, or a file that may contain entries and cannot be read",
-    "length": "the length in the last entry of a closed ledger differs from the metadata",
+    "length": "the length in the last entry of a closed ledger, or the end of its copy, differs from the metadata",
     "more": "more findings than are reported",
 }
 STATED: Final = {
     "fewer": "the ack quorum has the entry, and this bookie of the write set lacks it",
+    "copied": "fewer bookies than the ack quorum have the entry, and the copy in the object store has it",
     "partial": "bookies were not given, so it is not known whether the ack quorum has the entry",
     "stray": "an entry on a bookie that is not in its write set",
     "beyond": "an entry after the last one of a closed ledger, which was never confirmed",
@@ -54,7 +59,8 @@ STATED: Final = {
 
 @frozen
 class LedgerFinding:
-    """One row. Entries `entry` to `last`, inclusive. `position` is the byte in the file."""
+    """One row. Entries `entry` to `last`, inclusive. `position` is the byte in the file. A file without a bookie is an
+    object in a store."""
 
     ledger: int | None
     entry: int | None
@@ -69,7 +75,8 @@ class LedgerFinding:
 
 @frozen(eq=False)
 class Work:
-    """Entries [start, until) of one ledger: what each bookie that was given has of them."""
+    """Entries [start, until) of one ledger: what each bookie that was given, and the copy in an object store, has of
+    them."""
 
     ledger: int
     metadata: LedgerMetadata | None
@@ -78,10 +85,12 @@ class Work:
     pieces: tuple[Piece, ...]
     given: frozenset[str]
     """All bookies that were given."""
+    is_on_bookies: bool = True
+    """Whether bookies have to have the entries."""
 
     @property
     def bytes(self) -> int:
-        return sum(part.bytes for piece in self.pieces for part in piece.parts)
+        return sum(piece.bytes for piece in self.pieces)
 
 
 @frozen
@@ -95,9 +104,9 @@ class Compared:
 
 @frozen
 class _Seen:
-    """A copy of an entry."""
+    """A copy of an entry. `bookie` None: in an object store."""
 
-    bookie: str
+    bookie: str | None
     fingerprint: bytes
     length: int
     is_right: bool
@@ -168,6 +177,9 @@ def compare(work: Work) -> Compared:
 def _judge_gap(work: Work, start: int, until: int, findings: _Findings) -> None:
     """Entries [start, until) of a closed ledger, of which no copy is here. There may be very many."""
     metadata = work.metadata
+    if start < until and not work.is_on_bookies:
+        findings.add_run("missing", _NOT_COPIED, start, until - 1)
+        return
     while metadata is not None and start < until:
         fragment = metadata.fragment_of(start)
         last = metadata.end_of(fragment)
@@ -208,10 +220,10 @@ def _judge(work: Work, entry: int, kept: list[_Seen], findings: _Findings) -> No
         good = [each for each in right if (each.fingerprint, each.length) == first] if is_decided else []
         for each in right:
             if each not in good:
-                others = "most copies have others" if is_decided else "no payload is on more bookies than another"
-                findings.add(
-                    "differs", f"another payload or length: {others}", entry, each.bookie, (each.file, each.position)
-                )
+                others = "most copies have others" if is_decided else "no payload is in more copies than another"
+                whose = "in the object store, " if each.bookie is None else ""
+                sentence = f"{whose}another payload or length: {others}"
+                findings.add("differs", sentence, entry, each.bookie, (each.file, each.position))
     if metadata is None or not metadata.is_closed:
         return
     if entry > metadata.last:
@@ -228,11 +240,16 @@ def _judge(work: Work, entry: int, kept: list[_Seen], findings: _Findings) -> No
 def _judge_quorum(
     work: Work, metadata: LedgerMetadata, entry: int, good: Sequence[_Seen], kept: Sequence[_Seen], findings: _Findings
 ) -> None:
-    wanted = _write_set(metadata, entry)
     having = {each.bookie for each in good}
+    is_copied = None in having
+    if not work.is_on_bookies:
+        if not is_copied:
+            findings.add("missing", _NOT_COPIED, entry, None)
+        return
+    wanted = _write_set(metadata, entry)
     there = {each.bookie for each in kept}
     for each in kept:
-        if each.bookie not in wanted:
+        if each.bookie is not None and each.bookie not in wanted:
             sentence = "the write set of the entry does not have this bookie"
             findings.add("stray", sentence, entry, each.bookie, (each.file, each.position))
     count = sum(bookie in having for bookie in wanted)
@@ -242,6 +259,9 @@ def _judge_quorum(
         for bookie in lacking:
             if bookie not in there:
                 findings.add("fewer", "the ack quorum has the entry, and this bookie lacks it", entry, bookie)
+    elif is_copied:
+        sentence = f"{count} of {metadata.ack_quorum} copies are on the bookies; the object store has the entry"
+        findings.add("copied", sentence, entry, None)
     elif count + len(others) >= metadata.ack_quorum:
         names = ", ".join(sorted(others))
         findings.add("partial", f"{count} of {metadata.ack_quorum} copies are here; not given: {names}", entry, None)

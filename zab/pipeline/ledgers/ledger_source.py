@@ -2,10 +2,13 @@
 
     read_ledgers(spark, dirs, ledgers="3,7-12", metadata="ledgers.json")
     spark.read.format("zab.ledger").option("dirs", "/a,/b").load()
+    read_ledgers(spark, (), logs="logs.json")
 
-A row is one entry as one bookie has it (`schema.LEDGER`): of an ensemble of three, each entry has up to three rows.
+A row is one entry as one bookie has it (`schema.LEDGER`): of an ensemble of three, each entry has up to three rows; and
+another one, without a bookie, if the ledger has a copy in an object store and `logs` says where the lists of logs are.
 `options` lists the options. Columns are chosen with `.schema("ledger bigint, entry bigint")`. Filters are not pushed
-down, as in `log_source`: name the ledgers. A DataFrame shows the directories as of its loading; load again to see more.
+down, as in `log_source`: name the ledgers. A DataFrame shows the directories, and the lists, as of its loading; load
+again to see more.
 """
 
 import base64
@@ -39,22 +42,25 @@ def read_ledgers(
     ledgers: str | None = None,
     *,
     metadata: str | None = None,
+    logs: str | None = None,
     columns: Iterable[str] | None = None,
     options: Mapping[str, str] | None = None,
 ) -> "DataFrame":
     """The entries of these ledgers (None: of all) on the bookies in these directories, as `schema.LEDGER`.
 
-    `metadata`: where the metadata of the ledgers are. `columns` are the names of the columns, in their order; fewer
-    cost less. `options`: further ones of `zab.ledger`. The DataFrame shows the directories as of this call. Raises
-    PipelineError."""
+    `metadata`: where the metadata of the ledgers are. `logs`: where the lists of managed ledgers are, whose copies in
+    object stores are then read, too; `dirs` may be empty then. `columns` are the names of the columns, in their order;
+    fewer cost less. `options`: further ones of `zab.ledger`. The DataFrame shows the directories, and the lists, as of
+    this call. Raises PipelineError."""
     known = {column.name: column for column in LEDGER}
     chosen = list(known) if columns is None else list(columns)
     for name in chosen:
         if name not in known:
             raise PipelineError(f"there is no column {name}; there are {', '.join(known)}")
-    given = dict(options or {}) | {"dirs": json.dumps([text for _, text in split_dirs(dirs)])}
-    given |= {} if ledgers is None else {"ledgers": ledgers}
-    given |= {} if metadata is None else {"metadata": metadata}
+    given = dict(options or {})
+    given |= {"dirs": json.dumps([text for _, text in split_dirs(dirs)])} if dirs or logs is None else {}
+    named = {"ledgers": ledgers, "metadata": metadata, "logs": logs}
+    given |= {name: value for name, value in named.items() if value is not None}
     packed = base64.b64encode(pickle.dumps(plan_ledgers(LedgerOptions.parse(given)))).decode()
     spark.dataSource.register(LedgerSource)
     reader = spark.read.format(LedgerSource.name()).schema(ddl(known[name] for name in chosen))

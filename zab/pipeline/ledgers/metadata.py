@@ -1,17 +1,20 @@
-"""The metadata of ledgers out of a file or a directory, for who has no connection to the coordination service.
+"""The metadata of ledgers, and the lists of managed ledgers, out of a file or a directory: for who has no connection to
+the coordination service.
 
     read_metadata("ledgers.json")       what `zab export --skip-ephemerals /ledgers` printed
     read_metadata("data")               data directories of members: the state at the end of their logs
+    read_lists("logs.json")             what `zab export --skip-ephemerals /logs` printed, or such directories
 
-Of a directory, the whole tree is in memory. What is not the metadata of a ledger is skipped; a ledger whose metadata
-cannot be read raises PipelineError.
+Of a directory, the whole tree is in memory. What is neither the metadata of a ledger nor a list is skipped; metadata or
+a list that cannot be read raises PipelineError.
 """
 
 import base64
 import json
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
 
+from zab.ledger.managed.log_info import LOGS_ROOT, InvalidLogError, LogInfo, decode_log, name_of
 from zab.ledger.metadata.ledger_metadata import InvalidMetadataError, LedgerMetadata
 from zab.ledger.metadata.paths import ledger_of
 from zab.ledger.metadata.serialized import decode_metadata
@@ -19,7 +22,10 @@ from zab.pipeline.errors import PipelineError
 from zab.pipeline.places import Place, open_place, shown
 from zab.pipeline.state.local_state import local_moment, local_state
 
-__all__ = ["ROOT", "read_metadata"]
+__all__ = ["LOGS_ROOT", "ROOT", "read_lists", "read_metadata"]
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 ROOT: Final = "/ledgers"
 """Where the clients of BookKeeper expect ledgers, unless they are told otherwise."""
@@ -30,28 +36,48 @@ _PIECE_BYTES: Final = 4 << 20
 
 def read_metadata(text: str, root: str = ROOT) -> dict[int, LedgerMetadata]:
     """The metadata of all ledgers below `root`, by id. Raises PipelineError."""
-    place = open_place(text)
-    try:
-        kind = place.kind()
-        if not kind:
-            raise PipelineError(f"{place} does not exist")
-        found = dict(_decoded(place, root, _exported(place) if kind == "file" else _of_members(text)))
-    except OSError as error:
-        raise PipelineError(f"{place} cannot be read: {error.strerror or error}") from None
+
+    def decoded(path: str, data: bytes) -> tuple[int, LedgerMetadata] | None:
+        ledger = ledger_of(root, path)
+        return None if ledger is None else (ledger, decode_metadata(data))
+
+    found = _read(text, "metadata", decoded)
     if not found:
         raise PipelineError(f"{shown(text)} has no metadata of ledgers below {root}")
     return found
 
 
-def _decoded(place: Place, root: str, znodes: Iterator[tuple[str, bytes]]) -> Iterator[tuple[int, LedgerMetadata]]:
-    for path, data in znodes:
-        ledger = ledger_of(root, path)
-        if ledger is None:
-            continue
-        try:
-            yield ledger, decode_metadata(data)
-        except InvalidMetadataError as error:
-            raise PipelineError(f"{place}: the metadata at {path} cannot be read: {error}") from None
+def read_lists(text: str, root: str = LOGS_ROOT) -> dict[str, LogInfo]:
+    """The lists of all managed ledgers below `root`, by the name of the log. Raises PipelineError."""
+
+    def decoded(path: str, data: bytes) -> tuple[str, LogInfo] | None:
+        child = path.removeprefix(f"{root}/")
+        return None if child == path or "/" in child else (name_of(child), decode_log(data))
+
+    found = _read(text, "list of the log", decoded)
+    if not found:
+        raise PipelineError(f"{shown(text)} has no lists of managed ledgers below {root}")
+    return found
+
+
+def _read(text: str, what: str, decoded: Callable[[str, bytes], tuple[K, V] | None]) -> dict[K, V]:
+    """What the znodes stand for, without those that are something else. Raises PipelineError."""
+    place = open_place(text)
+    found: dict[K, V] = {}
+    try:
+        kind = place.kind()
+        if not kind:
+            raise PipelineError(f"{place} does not exist")
+        for path, data in _exported(place) if kind == "file" else _of_members(text):
+            try:
+                one = decoded(path, data)
+            except (InvalidMetadataError, InvalidLogError) as error:
+                raise PipelineError(f"{place}: the {what} at {path} cannot be read: {error}") from None
+            if one is not None:
+                found[one[0]] = one[1]
+    except OSError as error:
+        raise PipelineError(f"{place} cannot be read: {error.strerror or error}") from None
+    return found
 
 
 def _exported(place: Place) -> Iterator[tuple[str, bytes]]:

@@ -1,10 +1,12 @@
 """The options of `zab.ledger`. Names may have any case.
 
 option         value
-dirs           directories of bookies, as a JSON list or with commas between them
+dirs           directories of bookies, as a JSON list or with commas between them; not needed with logs
 ledgers        ids and ranges: 3,7-12. Without it, all
 metadata       where the metadata of the ledgers are (`metadata`): digests are checked, and payloads known
 ledgersRoot    the znode that the ledgers are below; /ledgers
+logs           where the lists of managed ledgers are (`metadata`): the copies in object stores that they name are read
+logsRoot       the znode that the lists are below; /logs
 digest         crc32c, crc32, hmac or dummy: of ledgers without metadata
 password       with digest: the password of these ledgers
 damaged        fail (default), or skip, which leaves out what cannot be read
@@ -21,12 +23,17 @@ from attrs import frozen
 from zab.ledger.entries.digests import DigestType
 from zab.ledger.entries.ids import ID_MAX
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.ledgers.metadata import ROOT
+from zab.pipeline.ledgers.metadata import LOGS_ROOT, ROOT
 from zab.pipeline.ledgers.rows import Key
 
 __all__ = ["Ids", "LedgerOptions"]
 
-_NAMES: Final = frozenset({"dirs", "path", "ledgers", "metadata", "ledgersroot", "digest", "password", "damaged"})
+_NAMES: Final = frozenset(
+    {
+        *("dirs", "path", "ledgers", "metadata", "ledgersroot", "logs", "logsroot"),
+        *("digest", "password", "damaged"),
+    }
+)
 _RUN: Final = re.compile(r"(\d{1,19})(?:-(\d{1,19}))?", re.ASCII)
 
 
@@ -71,6 +78,8 @@ class LedgerOptions:
     ids: Ids = Ids()
     metadata: str | None = None
     root: str = ROOT
+    logs: str | None = None
+    logs_root: str = LOGS_ROOT
     key: Key | None = None
     skips_damage: bool = False
 
@@ -85,22 +94,24 @@ class LedgerOptions:
         if damaged not in ("fail", "skip"):
             raise PipelineError(f"option damaged is fail or skip, not {damaged!r}")
         return cls(
-            _dirs(given.get("dirs") or given.get("path") or ""),
+            _dirs(given.get("dirs") or given.get("path") or "", is_needed="logs" not in given),
             Ids.parse(given["ledgers"]) if "ledgers" in given else Ids(),
             given.get("metadata"),
             given.get("ledgersroot", ROOT),
+            given.get("logs"),
+            given.get("logsroot", LOGS_ROOT),
             _key(given),
             damaged == "skip",
         )
 
 
-def _dirs(text: str) -> tuple[str, ...]:
+def _dirs(text: str, *, is_needed: bool) -> tuple[str, ...]:
     try:
         listed = json.loads(text) if text.startswith("[") else [part.strip() for part in text.split(",")]
     except (ValueError, RecursionError):
         raise PipelineError(f"option dirs is no JSON: {text[:200]}") from None
     found = tuple(str(part) for part in listed if part)
-    if not found:
+    if not found and is_needed:
         raise PipelineError('option "dirs" is missing: the directories of bookies')
     return found
 

@@ -1,10 +1,11 @@
-"""Rows of `schema.LEDGER` out of a range of entries of one ledger on one bookie.
+"""Rows of `schema.LEDGER` out of a range of entries of one ledger on one bookie, or in its copy in an object store.
 
-The checksum of each envelope in a segment is compared; that of the journal was, when it was found. The digest of the
-writer is checked where the digest type and the password are known. Without them, it is not known where the payload
-begins: `payload` and `digest_ok` are null, and `envelope` has all bytes.
+The checksum of each envelope in a segment, and of each block of a copy, is compared; that of the journal was, when it
+was found. The digest of the writer is checked where the digest type and the password are known. Without the type, it is
+not known where the payload begins: `payload` and `digest_ok` are null, and `envelope` has all bytes. A copy says what
+its type is, but not the password; without it, only `digest_ok` is null.
 
-Memory: PIECE_BYTES of a file, or one entry, and the rows of BATCH_BYTES.
+Memory: PIECE_BYTES of a file, or one entry, or what reading a copy takes (`offloaded`); and the rows of BATCH_BYTES.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,10 +15,11 @@ from zlib import crc32
 import pyarrow as pa
 from attrs import frozen
 
-from zab.ledger.entries.digests import DigestType
+from zab.ledger.entries.digests import DIGEST_BYTES, DigestType
 from zab.ledger.entries.envelope import HEADER_BYTES, Digest, DigestMismatchError, header_of
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.ledgers.bookies import Fault, JournalPart, Located, Part, located
+from zab.pipeline.ledgers.bookies import Fault, Located, Part, located
+from zab.pipeline.ledgers.offloaded import CopyPart, envelopes
 from zab.pipeline.schema import LEDGER
 
 __all__ = ["Copy", "Key", "Piece", "copies", "piece_rows"]
@@ -30,38 +32,45 @@ _ARROW: Final = {column.name: column.arrow for column in LEDGER}
 
 @frozen
 class Key:
-    """What the digests of a ledger are made with."""
+    """What the digests of a ledger are made with. `password` None: it is needed, and not known."""
 
     type: DigestType
-    password: bytes
+    password: bytes | None
 
-    def digest(self) -> Digest:
-        return Digest(self.type, self.password)
+    def digest(self) -> Digest | None:
+        """What checks digests; None: nothing can."""
+        return None if self.password is None else Digest(self.type, self.password)
 
 
 @frozen(eq=False)
 class Piece:
-    """Entries [start, until) of one ledger on one bookie."""
+    """Entries [start, until) of one ledger on one bookie; `bookie` None: in its copy in an object store."""
 
-    bookie: str
+    bookie: str | None
     ledger: int
-    parts: tuple[Part, ...]
+    parts: tuple[Part, ...] | CopyPart
     start: int
     until: int
     key: Key | None
     skips_damage: bool = False
 
+    @property
+    def bytes(self) -> int:
+        parts = (self.parts,) if isinstance(self.parts, CopyPart) else self.parts
+        return sum(part.bytes for part in parts)
+
 
 @frozen
 class Copy:
-    """One entry as a bookie has it. `payload` and `is_right` are None without a key."""
+    """One entry as a bookie, or an object store, has it. `payload` and `is_right` are None without a key, and
+    `is_right` without its password."""
 
     entry: int
     last_confirmed: int
     length: int
     payload: bytes | None
     is_right: bool | None
-    part: Part
+    part: Part | CopyPart
     offset: int
     envelope: bytes
 
@@ -70,31 +79,53 @@ def copies(piece: Piece, faults: list[Fault]) -> Iterator[Copy]:
     """The entries of a piece, in order. What cannot be read is appended to `faults`. Raises PipelineError."""
     digest = None if piece.key is None else piece.key.digest()
     try:
-        found = located(piece.parts, piece.start, piece.until, faults)
-        for at, envelope in _envelopes(piece.parts, found):
-            entry, offset = int(found.entries[at]), int(found.offsets[at])
-            part = piece.parts[int(found.parts[at])]
-            crc = int(found.crcs[at])
-            if len(envelope) != found.sizes[at] or len(envelope) < HEADER_BYTES or crc not in (-1, crc32(envelope)):
-                reason = f"entry {entry} of ledger {piece.ledger} does not match its checksum"
-                faults.append(Fault(str(part.file), offset, reason, piece.ledger))
-                continue
+        for entry, part, offset, envelope in _stored(piece, faults):
             _, _, lac, length = header_of(envelope)
-            payload, is_right = _opened(envelope, piece.ledger, entry, digest)
+            payload, is_right = _opened(envelope, piece.ledger, entry, piece.key, digest)
             yield Copy(entry, lac, length, payload, is_right, part, offset, envelope)
     except FileNotFoundError as error:
-        raise PipelineError(f"bookie {piece.bookie} has removed a file meanwhile: read it again ({error})") from None
+        who = f"bookie {piece.bookie} has" if piece.bookie is not None else "the owner of the log has"
+        raise PipelineError(f"{who} removed a file meanwhile: read it again ({error})") from None
     except OSError as error:
-        raise PipelineError(f"bookie {piece.bookie}: {error.filename or ''} cannot be read: {error}") from None
+        who = f"bookie {piece.bookie}" if piece.bookie is not None else f"the copy of ledger {piece.ledger}"
+        raise PipelineError(f"{who}: {error.filename or ''} cannot be read: {error}") from None
 
 
-def _opened(envelope: bytes, ledger: int, entry: int, digest: Digest | None) -> tuple[bytes | None, bool | None]:
-    if digest is None:
+def _stored(piece: Piece, faults: list[Fault]) -> Iterator[tuple[int, Part | CopyPart, int, bytes]]:
+    """(entry, part, offset, envelope) of the entries whose checksum matches. Raises OSError."""
+    parts = piece.parts
+    if isinstance(parts, CopyPart):
+        for entry, offset, envelope in envelopes(parts, piece.start, piece.until, faults):
+            if len(envelope) < HEADER_BYTES:
+                reason = f"entry {entry} of ledger {piece.ledger} has {len(envelope)} bytes"
+                faults.append(Fault(str(parts.file), offset, reason, piece.ledger))
+                continue
+            yield entry, parts, offset, envelope
+        return
+    found = located(parts, piece.start, piece.until, faults)
+    for at, envelope in _envelopes(parts, found):
+        entry, offset = int(found.entries[at]), int(found.offsets[at])
+        part = parts[int(found.parts[at])]
+        crc = int(found.crcs[at])
+        if len(envelope) != found.sizes[at] or len(envelope) < HEADER_BYTES or crc not in (-1, crc32(envelope)):
+            reason = f"entry {entry} of ledger {piece.ledger} does not match its checksum"
+            faults.append(Fault(str(part.file), offset, reason, piece.ledger))
+            continue
+        yield entry, part, offset, envelope
+
+
+def _opened(
+    envelope: bytes, ledger: int, entry: int, key: Key | None, digest: Digest | None
+) -> tuple[bytes | None, bool | None]:
+    if key is None:
         return None, None
     try:
-        return digest.open(envelope, ledger, entry).payload, True
+        if digest is not None:
+            return digest.open(envelope, ledger, entry).payload, True
+        is_right = None if header_of(envelope)[:2] == (ledger, entry) else False
     except DigestMismatchError:
-        return envelope[HEADER_BYTES + digest.digest_bytes :], False
+        is_right = False
+    return envelope[HEADER_BYTES + DIGEST_BYTES[key.type] :], is_right
 
 
 def _envelopes(parts: Sequence[Part], found: Located) -> Iterator[tuple[int, bytes]]:
@@ -143,7 +174,7 @@ def _check(piece: Piece, faults: Sequence[Fault]) -> None:
     if faults and not piece.skips_damage:
         first = faults[0]
         raise PipelineError(
-            f"{first.file} at offset {first.offset}: {first.reason}: read another bookie that has the ledger, or give "
+            f"{first.file} at offset {first.offset}: {first.reason}: read another copy of the ledger, or give "
             "the option damaged=skip, which leaves out what cannot be read"
         )
 
@@ -163,7 +194,7 @@ _VALUES: Final[dict[str, Callable[[Piece, Copy], Any]]] = {
     "payload": lambda _, each: each.payload,
     "digest_ok": lambda _, each: each.is_right,
     "bookie": lambda piece, _: piece.bookie,
-    "stored": lambda _, each: "journal" if isinstance(each.part, JournalPart) else "segment",
+    "stored": lambda _, each: each.part.stored,
     "file": lambda _, each: str(each.part.file),
     "position": lambda _, each: each.offset,
     "envelope": lambda _, each: each.envelope,
