@@ -23,7 +23,7 @@ LINES = (
 
 
 @pytest.mark.hunt
-@pytest.mark.long
+@pytest.mark.longest
 def test_runs_with_local_sessions_are_good_and_reach_what_becomes_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     reached: Counter[str] = Counter()
 

@@ -24,7 +24,7 @@ def with_readers(seed: int, rng: Random) -> Profile:
 
 
 @pytest.mark.hunt
-@pytest.mark.long
+@pytest.mark.longest
 def test_runs_with_readers_are_good_and_find_servers_without_a_quorum(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulation, "draw", with_readers)
     reached: Counter[str] = Counter()

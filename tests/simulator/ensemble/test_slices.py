@@ -11,7 +11,7 @@ from zab.member.requests.processor import Processor
 SEEDS, SEEDS_OF_TURNS = 60, 20
 
 
-@pytest.mark.long
+@pytest.mark.longest
 def test_runs_are_good_whatever_the_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices of one part, one watcher: so members are between two states all the time."""
     for place in ("datatree.slices", "datatree.prepare", "zab.member.requests.write_replies"):
@@ -42,7 +42,7 @@ def test_runs_are_good_whatever_the_slices(monkeypatch: pytest.MonkeyPatch) -> N
     assert counts["slices"] > 50 * SEEDS
 
 
-@pytest.mark.long
+@pytest.mark.longest
 def test_runs_are_good_whatever_the_turns_of_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn takes two writes, so that some are left again and again, and sessions take turns."""
     monkeypatch.setattr("zab.member.requests.proposing.PREPARED_WORK_MAX", 2)
