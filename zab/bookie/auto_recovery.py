@@ -46,6 +46,7 @@ COUNTED: Final = {
     "entries copied": "copied_entries",
     "bytes copied": "copied_bytes",
     "orphans closed": "closed_orphans",
+    "orphans not closed": "unclosed_orphans",
     "orphans deleted": "deleted_orphans",
     "failures": "failures",
     "losses": "losses",

@@ -9,12 +9,13 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.simulator.ledgers.story import Story, StoryReplicator, StoryWriter, is_add, is_read, is_write_back
-from zab.coordination.operations import Create, Set
+from zab.coordination.operations import Create, Delete, Set
 from zab.coordination.steps import Steps, read
 from zab.ledger.entries.ids import BookieId
 from zab.ledger.managed import sweep
 from zab.ledger.managed.log_info import LOGS_ROOT, LedgerInfo, LogInfo, encode_log, log_path
 from zab.ledger.metadata.cookies import decode_cookie
+from zab.ledger.metadata.layout import AVAILABLE
 from zab.ledger.metadata.paths import ledger_path
 from zab.ledger.metadata.repair_locks import Record, read_record
 from zab.ledger.metadata.underreplication import lock_path, record_path
@@ -450,6 +451,26 @@ def a_bookie_that_comes_back_in_time_is_not_lost() -> None:
     story.kill(1)
     story.until(lambda: a.auditor.counts["ledgers marked"] == 1, 120_000)
     repaired(story, a, w)
+    story.finish()
+
+
+def a_bookie_is_lost_that_the_auditor_never_saw() -> None:
+    """b4 comes, gets a ledger, and goes, while the auditor hears nothing: a check of all ledgers sees it named."""
+    story = Story(4)
+    story.kill(4)
+    story.pass_time(10_000)
+    a = story.replicator(ledgers_check_ms=1_000)
+    story.until(lambda: a.auditor.counts["searches"] > 0)
+    story.cut(a)
+    story.start(4)
+    w = written(story, 4, 2, 3)
+    closed(story, w)
+    story.kill_client(w)
+    story.kill(4)
+    at_once(story, read((Delete(f"{ROOT}/{AVAILABLE}/b4"),)))
+    story.reconnect(a)
+    repaired(story, a, w)
+    assert story.metadata(w.ledger).last_fragment.ensemble == (B1, B2, B3)
     story.finish()
 
 

@@ -32,6 +32,7 @@ STORIES: list[Callable[[], None]] = [
     stories.an_entry_with_one_copy_is_lost_with_its_bookie,
     stories.the_auditor_goes_and_another_one_follows,
     stories.a_bookie_that_comes_back_in_time_is_not_lost,
+    stories.a_bookie_is_lost_that_the_auditor_never_saw,
     stories.two_bookies_are_lost_and_nobody_waits,
     stories.an_operator_does_not_wait,
     stories.nothing_is_done_while_it_is_disabled,

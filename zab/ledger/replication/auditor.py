@@ -349,8 +349,12 @@ class Auditor:
             self.counts["unreadable metadata"] += unreadable
             if sweep.kind is Kind.ORPHANS:
                 yield from self._orphans.look(found, self._now_ms, self._wall_ms, sweep.counts)
-                found = []
+                yield Pause(sweep.pages.pause_ms(len(ids)))
+                return
             registered = yield from registered_names(self._root)
+            for versioned in found:
+                # One that came and went between two looks was never seen registered.
+                self._lost.on_away(versioned.metadata.bookies - registered, self._now_ms)
             yield Pause(sweep.pages.pause_ms(len(ids)))
             sweep.take_page(found, registered)
             return
