@@ -10,7 +10,8 @@ from typing import TypeAlias
 import attrs
 import pytest
 
-from tests.simulator.ensemble.hunting import some_seed_notices
+from tests.rigs.known_seed import check_known
+from tests.simulator.ensemble.hunting import notices
 from zab.protocol import message as msg
 from zab.protocol import observer_master, synchronization
 from zab.protocol.peer_state import PeerState
@@ -101,7 +102,7 @@ def forget_the_renewal(patch: Patch) -> None:
 
 VARIANTS: dict[Variant, int] = {
     send_what_is_not_committed: 10,
-    cut_what_is_not_known_here: 155,
+    cut_what_is_not_known_here: 189,
     serve_before_the_leader_knows: 23,
     forget_the_renewal: 6,
 }
@@ -114,4 +115,4 @@ VARIANTS: dict[Variant, int] = {
 @pytest.mark.long
 def test_a_seed_finds_the_rule_that_is_off(variant: Variant, monkeypatch: Patch) -> None:
     variant(monkeypatch)
-    some_seed_notices(lambda seed: Simulation(seed).run(), (VARIANTS[variant], *range(SEEDS)))
+    check_known(lambda seed: notices(lambda: Simulation(seed).run()), VARIANTS[variant], SEEDS)

@@ -10,7 +10,8 @@ from typing import TypeAlias
 import attrs
 import pytest
 
-from tests.simulator.ensemble.hunting import some_seed_notices
+from tests.rigs.known_seed import check_known
+from tests.simulator.ensemble.hunting import notices
 from zab.protocol.membership import Memberships
 from zab.quorum.quorums import Quorum
 from zab.simulator.ensemble import simulation
@@ -67,4 +68,4 @@ VARIANTS: dict[Variant, int] = {decide_by_the_old_one_alone: 8, decide_by_the_ne
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.__name__)
 def test_a_seed_finds_the_rule_that_is_off(variant: Variant, monkeypatch: Patch) -> None:
     variant(monkeypatch)
-    some_seed_notices(lambda seed: Simulation(seed).run(), (VARIANTS[variant], *range(SEEDS)))
+    check_known(lambda seed: notices(lambda: Simulation(seed).run()), VARIANTS[variant], SEEDS)

@@ -8,7 +8,8 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.simulator.ensemble.hunting import some_seed_notices
+from tests.rigs.known_seed import check_known
+from tests.simulator.ensemble.hunting import notices
 from zab.protocol import reconfiguration
 from zab.simulator.ensemble.scope import Scope
 from zab.simulator.ensemble.simulation import Simulation, run
@@ -70,4 +71,4 @@ VARIANTS: dict[Variant, int] = {
 @pytest.mark.long
 def test_a_seed_finds_the_rule_that_is_off(variant: Variant, monkeypatch: Patch) -> None:
     variant(monkeypatch)
-    some_seed_notices(lambda seed: run(seed, scope=RESHAPING), (VARIANTS[variant], *range(SEEDS)))
+    check_known(lambda seed: notices(lambda: run(seed, scope=RESHAPING)), VARIANTS[variant], SEEDS)
