@@ -53,7 +53,10 @@ def beside(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             yield Beside({ZOOKEEPER: theirs, ZAB: ours}, syncs)
 
 
-@pytest.mark.parametrize("name", curves.CURVES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.longest if name in {"znodes", "memory"} else ()) for name in curves.CURVES],
+)
 def test_a_curve_finds_figures_on_both_sides(beside: Beside, name: str) -> None:
     curve = curves.CURVES[name](beside.field())
     assert curve.name == name

@@ -169,6 +169,7 @@ def test_unknown_cells_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.longest
 def test_the_calls_of_an_operation_are_printed_for_every_kind_cell_and_member(
     tls_programs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -38,6 +38,7 @@ def consumed(broker: KafkaBroker, topic: str) -> list[tuple[int, bytes, bytes]]:
         consumer.close()
 
 
+@pytest.mark.longest
 def test_a_topic_is_compacted_while_it_is_written_and_read(tmp_path: Path) -> None:
     with kafka_broker(tmp_path, settings=["log.cleaner.backoff.ms=50"]) as broker:
         admin = AdminClient({"bootstrap.servers": broker.address})

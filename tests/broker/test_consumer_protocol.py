@@ -225,7 +225,12 @@ COMMITS_REFUSED = (
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("strategy", "goes_back"), [("cooperative-sticky", False), ("range", False), ("cooperative-sticky", True)]
+    ("strategy", "goes_back"),
+    [
+        ("cooperative-sticky", False),
+        ("range", False),
+        pytest.param("cooperative-sticky", True, marks=pytest.mark.longest),
+    ],
 )
 def test_a_group_of_three_is_upgraded_one_by_one_and_loses_nothing(
     broker: KafkaBroker, topic: str, strategy: str, goes_back: bool

@@ -60,6 +60,7 @@ def with_client_ports(size: int) -> list[dict[str, str | int]]:
 
 
 @pytest.mark.parametrize("size", [3, 5])
+@pytest.mark.longest
 def test_links_that_are_cut_flap_and_are_slow(tmp_path: Path, seconds: float, size: int) -> None:
     found = free_ports(2 * size)
     ports = {sid: (found[2 * sid - 2], found[2 * sid - 1]) for sid in range(1, size + 1)}
@@ -85,11 +86,13 @@ def test_members_are_restarted_in_turn_and_the_lead_is_handed_over(tmp_path: Pat
     assert any(text.endswith(": done") for text in report.kills), report
 
 
+@pytest.mark.longest
 def test_bits_of_files_change_of_members_that_are_down_and_of_those_that_run(tmp_path: Path, seconds: float) -> None:
     with zab_servers(3, directory=tmp_path, configuration=SCRUBBED) as ensemble:
         survived(ensemble, seconds, damage)
 
 
+@pytest.mark.longest
 def test_disk_of_a_member_fills_up(tmp_path: Path, seconds: float) -> None:
     place = tmp_path / "server2"
     if not can_mount(place):

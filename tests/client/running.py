@@ -11,6 +11,8 @@ from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, zookeeper
 
 KINDS = ["zab", pytest.param("zookeeper", marks=pytest.mark.java)]
+KINDS_OF_LONGEST = ["zab", pytest.param("zookeeper", marks=(pytest.mark.java, pytest.mark.longest))]
+"""ZooKeeper is tried in `make test-longest` alone."""
 _TTLS = {"extendedTypesEnabled": "true"}
 
 

@@ -17,7 +17,11 @@ from zab.client import State
 from zab.client.sync import connect
 from zab.testing.kit.ports import free_ports
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.parametrize("kind", ["zab", "zookeeper"])]
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.slow,
+    pytest.mark.parametrize("kind", ["zab", pytest.param("zookeeper", marks=pytest.mark.longest)]),
+]
 
 OBSERVER = 3
 WRITES = 300

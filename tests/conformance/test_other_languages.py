@@ -182,7 +182,7 @@ def node() -> str:
     return found
 
 
-@pytest.mark.long
+@pytest.mark.longest
 def test_the_client_in_javascript(node: str, ensemble: ZooKeeperEnsemble) -> None:
     environment = {**os.environ, "NODE_PATH": str(NODE_MODULES)}
     printed = run_client([node, str(CLIENTS / "client.js")], ensemble, environment=environment)
@@ -207,13 +207,13 @@ def java_with_compiler() -> None:
 
 
 @pytest.mark.java
-@pytest.mark.long
+@pytest.mark.longest
 def test_the_recipes_of_curator(java_with_compiler: None, ensemble: ZooKeeperEnsemble, tmp_path: Path) -> None:
     assert run_client(curator(tmp_path), ensemble) == lines_of("CuratorRecipes.java")
 
 
 @pytest.mark.java
-@pytest.mark.long
+@pytest.mark.longest
 def test_the_recipes_of_curator_over_tls(java_with_compiler: None, tmp_path: Path) -> None:
     with ensemble_over_tls(tmp_path) as (ensemble, alice):
         options = (

@@ -40,7 +40,7 @@ def servers(kind: str) -> Iterator[ZooKeeperEnsemble]:
             yield ensemble
 
 
-@pytest.fixture(scope="module", params=["ours", "theirs"])
+@pytest.fixture(scope="module", params=["ours", pytest.param("theirs", marks=pytest.mark.longest)])
 def ensemble(request: pytest.FixtureRequest) -> Iterator[ZooKeeperEnsemble]:
     """Three members with a znode /a; the first one may lose the others, and gets them back."""
     with servers(request.param) as running:

@@ -18,7 +18,7 @@ from zab.member.settings.zoo_cfg import entries_of
 pytestmark = [
     pytest.mark.java,
     pytest.mark.slow,
-    pytest.mark.parametrize("kind", ["zab", "zookeeper"]),
+    pytest.mark.parametrize("kind", ["zab", pytest.param("zookeeper", marks=pytest.mark.longest)]),
     pytest.mark.long,
 ]
 
@@ -49,6 +49,7 @@ def left(servers: Growing, sid: int) -> set[str]:
     return {path.name for path in file_of(servers, sid).parent.glob("zoo.cfg*")}
 
 
+@pytest.mark.long
 def test_one_file_becomes_two_and_a_new_one_with_each_change(kind: str) -> None:
     with growing(kind) as servers:
         lines = [servers.line(sid) for sid in (1, 2, 3)]
@@ -143,6 +144,7 @@ def test_who_is_in_no_configuration_can_be_started_again(kind: str) -> None:
             names(servers, sid, third)
 
 
+@pytest.mark.long
 def test_without_the_key_files_stay_and_say_who_belongs_to_the_ensemble(kind: str) -> None:
     """The real ZooKeeper lets a server in that the files of the others do not name. Ours does not: all files are
     changed first (D125)."""

@@ -19,7 +19,7 @@ from zab.client.sync import connect
 pytestmark = [
     pytest.mark.java,
     pytest.mark.slow,
-    pytest.mark.parametrize("kind", ["zab", "zookeeper"]),
+    pytest.mark.parametrize("kind", ["zab", pytest.param("zookeeper", marks=pytest.mark.longest)]),
     pytest.mark.long,
 ]
 
@@ -38,6 +38,7 @@ def forget(servers: Growing, leader: int, followers: int) -> None:
     until(lambda: servers.figure(leader, "synced_followers") == str(followers), "the leader knows who is gone")
 
 
+@pytest.mark.long
 def test_five_become_three_and_five_again_and_groups_decide(kind: str) -> None:
     """Two leave while they are down, the leader among them. They come back, one as an observer, and hear of it by
     themselves. Then groups decide, and a majority again."""
@@ -142,6 +143,7 @@ def test_servers_move_to_other_ports(kind: str) -> None:
         servers.work(1, 2, 3)
 
 
+@pytest.mark.long
 def test_all_move_at_once_while_some_are_down(kind: str) -> None:
     """Five become three participants and an observer, on other ports; one who stays and one who leaves are down. Who
     stays finds the others where they are now, when its file is current."""

@@ -386,6 +386,7 @@ def test_logins_beside_zookeepers(tmp_path: Path, configuration: Mapping[str, st
 
 @pytest.mark.java
 @pytest.mark.slow
+@pytest.mark.longest
 def test_both_start_beside_an_empty_jaas_file_and_nobody_logs_in(tmp_path: Path) -> None:
     differ = logins_that_differ(tmp_path, PLAIN, "", NOBODYS)
     assert not differ, "\n".join(f"{name}\n  {mine}\n  {other}" for name, (mine, other) in differ.items())

@@ -12,7 +12,11 @@ from tests.rigs.growing import Growing, growing, grown
 from zab.client.core.exceptions import BadArgumentsError
 from zab.testing.kit.ports import free_ports
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.parametrize("kind", ["zab", "zookeeper"])]
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.slow,
+    pytest.mark.parametrize("kind", ["zab", pytest.param("zookeeper", marks=pytest.mark.longest)]),
+]
 
 NOBODY = "nobody.invalid"
 """A host that has no address (RFC 6761)."""

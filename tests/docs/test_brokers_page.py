@@ -24,7 +24,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 @pytest.mark.parametrize(
     ("page", "counts"),
     [
-        ("how-to/run-brokers.md", (7, 5, 2)),
+        pytest.param("how-to/run-brokers.md", (7, 5, 2), marks=pytest.mark.longest),
         ("how-to/secure-brokers.md", (5, 3, 1)),
         ("reference/broker-metrics.md", (1, 0, 0)),
     ],

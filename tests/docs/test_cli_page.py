@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.running import KINDS, running
+from tests.client.running import KINDS_OF_LONGEST, running
 from zab.cli.commands import COMMANDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
@@ -21,7 +21,7 @@ SHOWN = [
 """The commands that this page is for."""
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=KINDS_OF_LONGEST)
 def hosts(request: pytest.FixtureRequest) -> Iterator[str]:
     with running(request.param, 1, {}) as servers:
         yield servers.hosts

@@ -94,7 +94,7 @@ def test_the_lines_that_the_page_adds_go_on_from_those_of_the_manifests() -> Non
     assert HOST.findall(FURTHER) == HOST.findall(COMMAND) == ["3", "4"]
 
 
-@pytest.mark.long
+@pytest.mark.longest
 def test_two_pods_more_are_let_in_by_reconfig_add_and_not_before(tmp_path: Path) -> None:
     pods = Pods(tmp_path)
     three = [pods.member(sid) for sid in (1, 2, 3)]

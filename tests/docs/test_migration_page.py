@@ -88,7 +88,7 @@ def reading(place: Path, old_port: int) -> Iterator[Reader]:
         reader.interrupt()
 
 
-@pytest.mark.long
+@pytest.mark.longest
 def test_an_application_moves_from_zookeeper_and_back(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow", reason="zab restore needs zab[backup]")
     shown = steps(PAGE)

@@ -101,7 +101,7 @@ def test_the_tests_of_the_first_tests_pass(pytester: pytest.Pytester, page: str,
 
 
 @pytest.mark.spark
-@pytest.mark.long
+@pytest.mark.longest
 def test_the_commands_of_the_first_report(
     hosts: str,
     spark: SparkSession,

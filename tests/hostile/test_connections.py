@@ -292,6 +292,7 @@ def test_identities_of_many_with_tiny_writes(target: Target) -> None:
             assert [client.reply()[0] for _ in range(3)] == [-101] * 3
 
 
+@pytest.mark.longest
 def test_connections_from_everywhere_with_sessions(target: Target) -> None:
     """Clients from eleven addresses have 110 sessions and let them go without a word: the sessions end by
     themselves."""

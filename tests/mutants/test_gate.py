@@ -274,7 +274,7 @@ def test_make_runs_the_gate_with_what_it_is_told() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.longest
 def test_the_commands_of_the_page_say_what_the_page_says() -> None:
     done = gate(EXAMPLE)
     assert (done.returncode, done.stderr) == (0, "")

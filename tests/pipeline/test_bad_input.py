@@ -270,7 +270,7 @@ def test_an_output_that_is_there_already(zab: Zab, zab_directories: Directories,
     assert out.read_text() == "precious"
 
 
-@pytest.mark.long
+@pytest.mark.longest
 def test_a_checkpoint_of_other_directories(
     zab: Zab, zab_directories: Directories, quiet_spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -333,7 +333,7 @@ def acknowledged_by(workers: Sequence[Worker]) -> int:
     return sum(len(worker.recorder.writes) for worker in workers)
 
 
-@pytest.mark.long
+@pytest.mark.longest
 def test_directories_that_are_being_written(zab: Zab, quiet_spark: SparkSession, tmp_path: Path) -> None:
     configuration = {"tickTime": 500, "snapCount": 300, "preAllocSize": 64, "autopurge.purgeInterval": 0}
     configuration |= {"maxSessionTimeout": 60_000}

@@ -108,7 +108,7 @@ def test_members_with_holes_in_different_places_fill_each_other(tmp_path):
             assert len(client.get_children("/")) == 21
 
 
-@pytest.mark.long
+@pytest.mark.longest
 def test_where_all_are_damaged_in_one_place_nothing_is_begun_and_nothing_is_changed(tmp_path):
     with stopped_after_writes(tmp_path) as ensemble:
         damaged = ensemble.members

@@ -31,7 +31,7 @@ def released(servers: Growing, *sids: int) -> None:
         servers.members[sid].process.send_signal(signal.SIGCONT)  # type: ignore[union-attr]
 
 
-@pytest.mark.long
+@pytest.mark.longest
 def test_what_no_quorum_of_the_new_servers_has_waits_for_them_whoever_is_restarted() -> None:
     """Three hand over to two new ones, and stay as observers, on other ports. The new ones stand still when it is
     proposed, and the old ones are killed. Without a new one nothing goes on, since it might be decided elsewhere."""

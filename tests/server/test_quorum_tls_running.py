@@ -76,7 +76,7 @@ def all_say(ensemble: ZooKeeperEnsemble, text: str, times: int) -> None:
         member.wait_until_it_says(text, times)
 
 
-@pytest.mark.long
+@pytest.mark.longest
 def test_certificates_change_to_those_of_another_authority_while_members_run(tmp_path: Path) -> None:
     """As docs/how-to/secure.md says it: first both are believed, then new ones are shown, then only they are
     believed."""

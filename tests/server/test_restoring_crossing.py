@@ -56,7 +56,7 @@ def test_of_several_at_once_whoever_is_told_a_lineage_is_right() -> None:
             assert client.get("/kept")[0] == b"third"
 
 
-@pytest.mark.long
+@pytest.mark.longest
 def test_different_states_at_once_have_no_quorum_and_the_status_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     with administered(3) as three:
         first, second = two_states(three)

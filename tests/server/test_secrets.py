@@ -72,7 +72,7 @@ def test_secret_is_changed_by_copies_to_all_at_once_and_the_leader_stays(tmp_pat
             assert leader.log_text().count("by=secret") >= 4
 
 
-@pytest.mark.long
+@pytest.mark.longest
 def test_running_ensemble_gets_a_secret_and_another_one_and_nobody_notices(tmp_path: Path) -> None:
     secret = str(tmp_path / "secret")
     with servers(tmp_path, 3) as ensemble, Writer(ensemble.hosts) as writer:

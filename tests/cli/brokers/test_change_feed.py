@@ -141,7 +141,7 @@ def has_ended(feed: subprocess.Popen[str]) -> bool:
 
 @pytest.mark.parametrize(
     "killed",
-    ["command", pytest.param("broker", marks=pytest.mark.long), pytest.param("member", marks=pytest.mark.long)],
+    ["command", pytest.param("broker", marks=pytest.mark.longest), pytest.param("member", marks=pytest.mark.long)],
 )
 def test_whatever_is_killed_no_change_is_missing_and_none_is_there_twice(
     run: Run, here: Here, topic: str, killed: str

@@ -413,7 +413,7 @@ def test_wrong_members_are_refused(run: Run, members: list[Member], tmp_path: Pa
 
 @pytest.mark.java
 @pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.longest
 def test_a_real_ensemble_is_followed_while_leaders_change(tmp_path: Path) -> None:
     configuration = {"tickTime": 300, "maxSessionTimeout": 60_000}
     with zookeeper(3, directory=tmp_path, configuration=configuration) as ensemble:

@@ -140,7 +140,7 @@ EXTENT = (
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-@pytest.mark.long
+@pytest.mark.longest
 def test_table_on_standard_output(run: Run, member: Path) -> None:
     assert run("pipeline", "audit", member, "--path", "/app") == 0
     lines = [re.sub(r" +", " ", line).strip() for line in run.out.splitlines()]
@@ -194,7 +194,7 @@ def test_files_are_as_their_names_say(run: Run, member: Path, tmp_path: Path) ->
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-@pytest.mark.long
+@pytest.mark.longest
 def test_views(run: Run, member: Path) -> None:
     for words, beginning in (
         (("hotspots",), ["path", "writes", "bytes"]),
@@ -624,7 +624,7 @@ if "zab.cli.main" in sys.orig_argv:
 
 
 @pytest.mark.cluster
-@pytest.mark.long
+@pytest.mark.longest
 def test_an_interrupt_in_a_callback_is_not_lost(member: Path, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(COLLECTED)
     (tmp_path / "work").mkdir()
@@ -639,8 +639,8 @@ def test_an_interrupt_in_a_callback_is_not_lost(member: Path, tmp_path: Path) ->
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("while_it", ["starts", pytest.param("runs", marks=pytest.mark.longest)])
-@pytest.mark.long
+@pytest.mark.parametrize("while_it", ["starts", "runs"])
+@pytest.mark.longest
 def test_an_interrupted_job_leaves_nothing(member: Path, tmp_path: Path, while_it: str) -> None:
     """Neither Java nor files, nor anything to read but the exit code, and where it was after each minute on a slow
     machine; the job after it does not begin."""

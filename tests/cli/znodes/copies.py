@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.client.running import KINDS, running
+from tests.client.running import KINDS_OF_LONGEST, running
 from zab.client import Acl, Client, Permission, Stat, connect
 
 ADMIN = (Acl(Permission.READ | Permission.ADMIN, "world", "anyone"),)
@@ -15,7 +15,7 @@ ADMIN = (Acl(Permission.READ | Permission.ADMIN, "world", "anyone"),)
 MASKED = (Acl(Permission.READ, "world", "anyone"), Acl(Permission.ALL, "digest", "bob:eHh4"))
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=KINDS_OF_LONGEST)
 def servers(request: pytest.FixtureRequest) -> Iterator[str]:
     with running(request.param, 1, {}) as ensemble:
         yield ensemble.hosts

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import Run, run, started
-from tests.client.running import KINDS, running
+from tests.client.running import KINDS_OF_LONGEST, running
 from tests.rigs.waiting import PATIENCE_SECONDS
 
 __all__ = ["run"]
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=KINDS_OF_LONGEST)
 def hosts(request: pytest.FixtureRequest) -> Iterator[str]:
     with running(request.param, 1, {}) as servers:
         yield servers.hosts

@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from tests.cli.commands import Run, run, started
-from tests.client.running import KINDS, running_processes
+from tests.client.running import KINDS_OF_LONGEST, running_processes
 from tests.rigs.waiting import PATIENCE_SECONDS, until
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from zab.client import connect
@@ -26,7 +26,7 @@ LONG = f"echo ready; exec sleep {PATIENCE_SECONDS}"
 ZAB = [sys.executable, "-m", "zab.cli.main"]
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=KINDS_OF_LONGEST)
 def servers(request: pytest.FixtureRequest) -> Iterator[ZooKeeperEnsemble]:
     with running_processes(request.param, 1, {"tickTime": 500}) as ensemble:
         yield ensemble

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import Run, run, standard_input, started
-from tests.client.running import KINDS, running
+from tests.client.running import KINDS_OF_LONGEST, running
 from zab.cli.znodes import multi
 
 __all__ = ["run"]
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=KINDS_OF_LONGEST)
 def hosts(request: pytest.FixtureRequest) -> Iterator[str]:
     with running(request.param, 1, {}) as servers:
         yield servers.hosts

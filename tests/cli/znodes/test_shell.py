@@ -19,7 +19,7 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from tests.cli.commands import Result, call, standard_input, started
-from tests.client.running import KINDS, running
+from tests.client.running import KINDS_OF_LONGEST, running
 from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.cli.unfinished_line import IN_SHLEX, split_line
 from zab.cli.znodes import completion
@@ -34,7 +34,7 @@ from zab.client import AuthFailedError, SessionExpiredError, WatchEvent, WatchOv
 ZAB = [sys.executable, "-m", "zab.cli.main"]
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=KINDS_OF_LONGEST)
 def hosts(request: pytest.FixtureRequest) -> Iterator[str]:
     with running(request.param, 1, {}) as servers:
         yield servers.hosts

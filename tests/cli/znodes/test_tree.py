@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from tests.cli.commands import Run, run
-from tests.client.running import KINDS, running
+from tests.client.running import KINDS_OF_LONGEST, running
 from zab.client import CREATOR_ALL_ACL, Acl, Permission, connect
 
 __all__ = ["run"]
@@ -34,7 +34,7 @@ async def make(hosts: str) -> None:
                     transaction.create(f"/wide/{number:05}", b"1")
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=KINDS_OF_LONGEST)
 def hosts(request: pytest.FixtureRequest) -> Iterator[str]:
     with running(request.param, 1, {}) as servers:
         trio.run(make, servers.hosts)

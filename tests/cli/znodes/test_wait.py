@@ -6,14 +6,14 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cli.commands import Run, run, started
-from tests.client.running import KINDS, running_processes
+from tests.client.running import KINDS_OF_LONGEST, running_processes
 from tests.rigs.waiting import PATIENCE_SECONDS, until
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, four_letter_word
 
 __all__ = ["run"]
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=KINDS_OF_LONGEST)
 def servers(request: pytest.FixtureRequest) -> Iterator[ZooKeeperEnsemble]:
     with running_processes(request.param, 1, {"4lw.commands.whitelist": "*"}) as ensemble:
         yield ensemble

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import Result, call
-from tests.client.running import KINDS, running
+from tests.client.running import KINDS_OF_LONGEST, running
 from tests.rigs.certificates import Certificates, client_store_lines
 from tests.rigs.zab_server import zab_over_tls
 from zab.testing.kit.ports import free_ports
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=KINDS_OF_LONGEST)
 def hosts(request: pytest.FixtureRequest) -> Iterator[str]:
     with running(request.param, 1, {"4lw.commands.whitelist": "srvr, mntr, gtmk, stmk, hash"}) as servers:
         yield servers.hosts

@@ -39,6 +39,7 @@ async def kill_members(ensemble: ZooKeeperEnsemble, work: Work) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.longest
 async def test_clients_go_on_while_members_are_killed_and_break_no_promise(kind: str) -> None:
     work = Work()
     with running_processes(kind, 3, CONFIGURATION) as ensemble, trio.fail_after(300):

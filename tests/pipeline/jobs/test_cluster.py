@@ -72,7 +72,7 @@ def driver(zab_directories: Directories, tmp_path_factory: pytest.TempPathFactor
             driver.end()
 
 
-@pytest.mark.long
+@pytest.mark.longest
 def test_workers_run_what_was_shipped_to_them(driver: Driver) -> None:
     """It is installed in their Python, too: the archive has to come first."""
     workers = driver.of("")["workers"]
@@ -83,7 +83,9 @@ def test_workers_run_what_was_shipped_to_them(driver: Driver) -> None:
     assert len(executors) == 2
 
 
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "audit" else pytest.mark.longest) for name in JOBS]
+)
 @pytest.mark.long
 def test_job_runs_on_the_cluster(name: str, driver: Driver) -> None:
     job, definition = driver.of(name), JOBS[name]

@@ -45,7 +45,7 @@ def rows_in(out: Path) -> list[tuple[int, int | None, int]]:
 
 
 @pytest.mark.spark
-@pytest.mark.long
+@pytest.mark.longest
 def test_what_has_come_since_is_added(spark: "SparkSession", zab_directories: Directories, tmp_path: Path) -> None:
     """A directory that logs are shipped to: first some of the files, then the rest."""
     shipped, out, checkpoint = tmp_path / "shipped", tmp_path / "out", tmp_path / "checkpoint"
@@ -79,7 +79,7 @@ def test_what_has_come_since_is_added(spark: "SparkSession", zab_directories: Di
 
 
 @pytest.mark.spark
-@pytest.mark.long
+@pytest.mark.longest
 def test_directories_that_do_not_belong_together_are_refused(
     spark: "SparkSession", zab_directories: Directories, zookeeper_directories: Directories, tmp_path: Path
 ) -> None:
@@ -113,7 +113,7 @@ def test_directories_that_do_not_belong_together_are_refused(
 
 
 @pytest.mark.spark
-@pytest.mark.long
+@pytest.mark.longest
 def test_damage_that_only_reading_finds_is_a_sentence(
     spark: "SparkSession", zab_directories: Directories, tmp_path: Path
 ) -> None:

@@ -64,6 +64,7 @@ def known(request: pytest.FixtureRequest) -> tuple[str, Directories]:
     return request.param, found
 
 
+@pytest.mark.longest
 def test_the_largest_ensemble_comes_first(reported: Reported) -> None:
     counts = [found.transactions for found in reported.facts.values()]
     assert counts == sorted(counts, reverse=True)

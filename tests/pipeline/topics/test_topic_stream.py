@@ -351,7 +351,7 @@ def test_each_record_once_across_a_killed_driver(spark: SparkSession, tmp_path: 
 
 @pytest.mark.cluster
 @pytest.mark.spark
-@pytest.mark.long
+@pytest.mark.longest
 def test_the_program_of_the_page(spark: SparkSession, tmp_path: Path) -> None:
     from kafka import KafkaProducer
 
