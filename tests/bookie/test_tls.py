@@ -15,6 +15,7 @@ import trio
 from tests.bookie.wire import Wire, add, wires
 from tests.cli.commands import Run, run
 from tests.rigs.certificates import Certificates, client_context
+from tests.rigs.scraping import scraped
 from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.client import Tls, connect
 from zab.client import aio as aio_client
@@ -35,7 +36,7 @@ from zab.ledgers import (
 )
 from zab.ledgers.tools import check_ledger
 from zab.testing import Bookies
-from zab.testing.kit.ports import HOST
+from zab.testing.kit.ports import HOST, free_ports
 
 __all__ = ["run"]
 
@@ -82,9 +83,16 @@ def bookies(certificates: Certificates) -> Iterator[Bookies]:
 
 
 @pytest.fixture(scope="module")
-def optional(certificates: Certificates) -> Iterator[Bookies]:
+def http_port() -> int:
+    [port] = free_ports(1)
+    return port
+
+
+@pytest.fixture(scope="module")
+def optional(certificates: Certificates, http_port: int) -> Iterator[Bookies]:
     """They take clients in clear besides, and want no certificates."""
-    with Bookies(1, lines(certificates, tlsRequired="false", tlsClientAuthentication="false")) as running:
+    http = {"httpServerEnabled": "true", "httpServerPort": http_port}
+    with Bookies(1, lines(certificates, tlsRequired="false", tlsClientAuthentication="false", **http)) as running:
         yield running
 
 
@@ -177,6 +185,16 @@ def test_garbage_in_place_of_a_handshake_ends_the_connection(address: str, alice
         hostile.socket.sendall(data)
         assert hostile.is_closed()
         assert wire.ask(add(5, 0)).status is Status.OK
+
+
+def test_a_handshake_that_fails_is_counted(optional: Bookies, http_port: int) -> None:
+    name = "zab_bookie_failed_handshakes"
+    assert scraped(http_port)[name,] == 0
+    with Wire(optional.members[1].address) as hostile:
+        assert hostile.ask(StartTls()).status is Status.OK
+        hostile.socket.sendall(b"ruok")
+        assert hostile.is_closed()
+    assert scraped(http_port)[name,] == 1
 
 
 def test_a_client_without_a_certificate_of_the_authority_gets_nothing(

@@ -12,9 +12,9 @@ from pathlib import Path
 import attrs
 import pytest
 from confluent_kafka import Producer
-from prometheus_client.parser import text_string_to_metric_families
 
 from tests.rigs.kafka_broker import KafkaBroker, kafka_broker
+from tests.rigs.scraping import scraped
 from tests.rigs.waiting import PATIENCE_SECONDS
 from zab.testing.kit.ports import HOST, free_ports
 
@@ -36,11 +36,6 @@ class Observed:
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
 
-    def metrics(self) -> dict[tuple[str, ...], float]:
-        """The samples, by name and values of labels."""
-        families = text_string_to_metric_families(self.ask("/metrics")[1])
-        return {(each.name, *each.labels.values()): each.value for family in families for each in family.samples}
-
 
 @pytest.fixture(scope="module")
 def observed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
@@ -52,10 +47,10 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
 
 def test_a_scrape_has_what_was_written_and_how_long_its_sync_took(observed: Observed) -> None:
     producer = Producer({"bootstrap.servers": observed.broker.address})
-    before = observed.metrics().get(("kafka_server_brokertopicmetrics_messagesin_total",), 0)
+    before = scraped(observed.port).get(("kafka_server_brokertopicmetrics_messagesin_total",), 0)
     producer.produce("metered", b"x" * 1000)
     assert producer.flush(PATIENCE_SECONDS) == 0
-    found = observed.metrics()
+    found = scraped(observed.port)
     assert found["kafka_server_brokertopicmetrics_messagesin_total",] == before + 1
     assert found["kafka_server_brokertopicmetrics_bytesin_total", "metered"] > 1000
     assert found["kafka_log_logflushstats_logflushrateandtimems_count",] >= 1

@@ -21,8 +21,9 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from tests.rigs.asyncio_program import run_asyncio
 from tests.rigs.certificates import Certificates
 from tests.rigs.kafka_broker import KafkaBroker, kafka_broker
+from tests.rigs.scraping import scraped
 from tests.rigs.waiting import PATIENCE_SECONDS
-from zab.testing.kit.ports import HOST
+from zab.testing.kit.ports import HOST, free_ports
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -68,8 +69,15 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Secured:
 
 
 @pytest.fixture(scope="module")
-def broker(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    with kafka_broker(tmp_path_factory.mktemp("kafka"), listeners=["SSL"], settings=secured.settings) as found:
+def http_port() -> int:
+    [port] = free_ports(1)
+    return port
+
+
+@pytest.fixture(scope="module")
+def broker(secured: Secured, http_port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    settings = [*secured.settings, f"http.port={http_port}"]
+    with kafka_broker(tmp_path_factory.mktemp("kafka"), listeners=["SSL"], settings=settings) as found:
         yield found
 
 
@@ -154,6 +162,16 @@ def test_a_listener_with_tls_does_not_answer_in_clear_text(broker: KafkaBroker) 
         answer = plain.recv(100)
         assert answer[:1] == b"\x15", "an alert of TLS"
         assert plain.recv(100) == b""
+
+
+def test_a_handshake_that_fails_is_a_failed_authentication(broker: KafkaBroker, http_port: int) -> None:
+    name = "kafka_server_socket_server_metrics_failed_authentication_total"
+    before = scraped(http_port)[name,]
+    host, _, port = broker.address_of("SSL").rpartition(":")
+    with socket.create_connection((host, int(port)), PATIENCE_SECONDS) as plain:
+        plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert plain.recv(100)[:1] == b"\x15"
+    assert scraped(http_port)[name,] == before + 1
 
 
 def test_a_new_certificate_is_used_once_its_file_has_changed(secured: Secured, broker: KafkaBroker) -> None:

@@ -224,6 +224,12 @@ def test_an_unclean_election_is_counted():
     assert of(rig.brokers[1].broker)["kafka_controller_controllerstats_uncleanleaderelections_total",] == 1
 
 
+def test_a_failed_tls_handshake_is_a_failed_authentication(rig):
+    name = "kafka_server_socket_server_metrics_failed_authentication_total"
+    found = {each.name: each.value for each in figures(rig.broker.view(), Surroundings(failed_handshakes=2))}
+    assert found[name] == 2
+
+
 def test_counters_end_with_total(rig):
     assert all(
         each.name.endswith("_total") == (each.kind is Kind.COUNTER)

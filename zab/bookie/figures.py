@@ -31,6 +31,8 @@ class Surroundings:
 
     writes_ms: Summary = attrs.Factory(Summary)
     connections: int = 0
+    failed_handshakes: int = 0
+    """TLS handshakes with clients."""
     open_descriptors: int = 0
     max_descriptors: int = 0
 
@@ -74,6 +76,7 @@ def figures(turn: BookieTurn, around: Surroundings) -> Iterator[Figure]:
     yield _gauge("zab_bookie_held_connections", turn.held_count)
     yield _counter("zab_bookie_broken_connections", meters.broken_connections)
     yield _counter("zab_bookie_closed_connections", meters.closed_connections)
+    yield _counter("zab_bookie_failed_handshakes", around.failed_handshakes)
     yield _counter("zab_bookie_refused_frames", meters.refused_frames)
     yield _gauge("zab_longest_turn_us", turn.longest_ns // 1000)
     yield _gauge("open_file_descriptor_count", around.open_descriptors)

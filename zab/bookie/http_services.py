@@ -43,6 +43,7 @@ from zab.configuration.fields import settings_of
 from zab.host.http.exposition import metrics_route
 from zab.host.http.own_names import is_own_name, is_own_page
 from zab.host.http.ports import HttpPorts
+from zab.host.loop.handshakes import Handshakes
 from zab.host.process.machine import open_descriptors
 from zab.ledger.bookie.events import Collect, Input, Ordered
 from zab.ledger.entries.ids import BookieId
@@ -67,15 +68,17 @@ class HttpServices:
         bookie: BookieId,
         tell: Callable[[Input], None],
         note: Callable[[Record], None],
+        handshakes: Handshakes,
         more: Callable[[], Iterable[Figure]],
     ) -> None:
-        """`more`: further figures, of what runs beside the bookie."""
+        """`handshakes`: of TLS with clients. `more`: further figures, of what runs beside the bookie."""
         self._settings = settings
         self._turn = turn
         self._threads = threads
         self._bookie = bookie
         self._tell = tell
         self._note = note
+        self._handshakes = handshakes
         self._more = more
         self._names = {socket.gethostname().lower(), settings.http.host.lower()}
         self._ports = HttpPorts()
@@ -125,6 +128,7 @@ class HttpServices:
         around = Surroundings(
             writes_ms=self._threads.writes_ms,
             connections=self._turn.connections,
+            failed_handshakes=self._handshakes.failed_count,
             open_descriptors=open_descriptors(),
             max_descriptors=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         )

@@ -38,6 +38,7 @@ from zab.coordination.operations import CoordinationError
 from zab.coordination.steps import Steps
 from zab.host.journal.audit_log import AuditLog, open_audit_log
 from zab.host.journal.journal import Journal
+from zab.host.loop.handshakes import Handshakes
 from zab.host.loop.loop import Loop, SystemClock, now_ms, wall_ms
 from zab.host.loop.mailbox import Mailbox
 from zab.host.loop.sockets import ClientSockets
@@ -158,7 +159,7 @@ async def _serve(
             mailbox.leave(Ordered(read_only=True))
         mailbox.leave(directories.space())
         recovery = AutoRecoveryService(settings, start.bookie, access, surroundings.dial, tls=tls)
-        http = await _open_http(settings, turn, threads, start.bookie, mailbox, recovery)
+        http = await _open_http(settings, turn, threads, start.bookie, mailbox, clients.handshakes, recovery)
         if http is not None:
             closing.callback(http.close)
         threads.start()
@@ -261,6 +262,7 @@ async def _open_http(
     threads: Threads,
     bookie: BookieId,
     mailbox: Mailbox[Input],
+    handshakes: Handshakes,
     recovery: AutoRecoveryService,
 ) -> HttpServices | None:
     """The port of metrics and administration; None: the settings name none."""
@@ -269,7 +271,7 @@ async def _open_http(
     # The HTTP libraries take a fifth of a second to import.
     from zab.bookie.http_services import HttpServices
 
-    http = HttpServices(settings, turn, threads, bookie, mailbox.put, turn.note, recovery.figures)
+    http = HttpServices(settings, turn, threads, bookie, mailbox.put, turn.note, handshakes, recovery.figures)
     await http.open()
     return http
 

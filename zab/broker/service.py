@@ -336,6 +336,7 @@ class _Host:
             writes_ms=self._writes_ms,
             longest_turn_us=longest_turn_ns // 1000,
             free_bytes=self._disk.free_bytes(),
+            failed_handshakes=sum(clients.handshakes.failed_count for clients in self._clients),
         )
 
     def ports(self, coordination: Coordination, links: BrokerLinks, audit: AuditLog | None) -> Ports:

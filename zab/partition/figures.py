@@ -86,6 +86,8 @@ class Surroundings:
     """How long each cycle of the log thread took: it writes and syncs all that waits."""
     longest_turn_us: int = 0
     free_bytes: int = 0
+    failed_handshakes: int = 0
+    """TLS handshakes with clients, at all listeners."""
     open_descriptors: int = 0
     max_descriptors: int = 0
 
@@ -179,7 +181,7 @@ def figures(view: BrokerView, around: Surroundings) -> Iterator[Figure]:
     yield from _of_requests(view)
     yield from _of_controller(view)
     yield from _of_coordinators(view.coordinators)
-    yield from _of_connections(view)
+    yield from _of_connections(view, around)
     yield from _of_quotas(view.quotas)
     yield from _of_files(view, around)
 
@@ -285,12 +287,13 @@ def _of_coordinators(coordinators: Coordinators) -> Iterator[Figure]:
     yield _gauge("zab_coordinator_partitions_loading", coordinators.loading_count)
 
 
-def _of_connections(view: BrokerView) -> Iterator[Figure]:
+def _of_connections(view: BrokerView, around: Surroundings) -> Iterator[Figure]:
     for listener, count in sorted(view.clients.counts.items()):
         yield _gauge(f"{SERVER}_socket_server_metrics_connection_count", count, listener=listener)
     yield _counter("zab_connections_refused", view.clients.refused_count)
     yield _counter(f"{SERVER}_socket_server_metrics_successful_authentication", view.logins.done_count)
-    yield _counter(f"{SERVER}_socket_server_metrics_failed_authentication", view.logins.failed_count)
+    failed = view.logins.failed_count + around.failed_handshakes
+    yield _counter(f"{SERVER}_socket_server_metrics_failed_authentication", failed)
 
 
 def _of_quotas(quotas: ClientQuotas) -> Iterator[Figure]:

@@ -34,6 +34,7 @@ def look_around(config: Config, handshakes: Handshakes) -> Surroundings:
         {**machine(), **memory()},
         handshakes.count,
         handshakes.exceeded_count,
+        handshakes.failed_count,
     )
 
 

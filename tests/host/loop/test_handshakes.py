@@ -111,6 +111,7 @@ def test_service_hears_of_a_client_when_its_handshake_is_done(server, holder):
     assert server.clients.count == 0
     sock.close()
     until(server, lambda: server.clients.handshakes.count == 0)
+    assert server.clients.handshakes.failed_count == 0, "it looked whether the port is open"
     _, connection = secured(server, client_context(holder))
     assert connection.host == "127.0.0.1"
     assert isinstance(server.socket_of(connection), TlsSocket)
@@ -308,6 +309,7 @@ def test_client_without_a_certificate_is_told_and_never_heard_of(server, holder,
     tls.close()
     until(server, lambda: server.clients.handshakes.count == 0)
     assert "it shows no certificate" in said.text
+    assert server.clients.handshakes.failed_count == 1
 
 
 @pytest.mark.parametrize("data", [b"\0\0\0\x2d" + bytes(45), b"ruok", b"GET / HTTP/1.1\r\n\r\n"])
@@ -336,6 +338,7 @@ def test_who_never_finishes_is_closed_at_its_deadline(server, said):
     with contextlib.suppress(ConnectionResetError):
         assert sock.recv(1) == b""
     assert "the handshake took too long" in said.text
+    assert server.clients.handshakes.failed_count == 1
 
 
 def test_each_that_never_finishes_is_closed_at_its_own_deadline(server):

@@ -306,6 +306,15 @@ def test_dirs_and_descriptors_are_what_was_seen_around(ensemble: Ensemble) -> No
     assert values["zk_tls_handshake_exceeded"] == str(SURROUNDINGS.tls_handshakes_exceeded)
 
 
+def test_handshakes_that_failed_are_those_of_tls_and_first_frames_that_are_none(ensemble: Ensemble) -> None:
+    def counted() -> str:
+        return dict(line.split("\t") for line in say(ensemble, b"mntr").splitlines())["zk_unsuccessful_handshake"]
+
+    assert counted() == str(SURROUNDINGS.tls_handshakes_failed) == "3"
+    ensemble.servers[1].member.metrics.unsuccessful_handshake += 1
+    assert counted() == "4"
+
+
 def test_words_that_wait_for_one_look_are_all_answered_and_who_is_gone_is_not(ensemble: Ensemble) -> None:
     server = ensemble.servers[1]
     asking = [terminal(ensemble) for _ in range(3)]

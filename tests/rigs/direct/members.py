@@ -57,7 +57,7 @@ from zab.wire.link_protocol import TakeAtOnce
 TICK_MS = 1000
 WALL = 1_700_000_000_000
 SURROUNDINGS = Surroundings(
-    2_000, 3_000, 0x100000002, 1_700_000_000, 40, 1024, {"host.name": "here", "os.name": "Linux"}, 2, 5
+    2_000, 3_000, 0x100000002, 1_700_000_000, 40, 1024, {"host.name": "here", "os.name": "Linux"}, 2, 5, 3
 )
 
 

@@ -92,6 +92,8 @@ class Handshakes:
         """Newcomers with something to read or to send, longest wait first."""
         self.exceeded_count = 0
         """How many were replaced because there were too many."""
+        self.failed_count = 0
+        """How many have failed, in whatever way; those that were replaced, too."""
 
     @property
     def count(self) -> int:
@@ -185,7 +187,7 @@ class Handshakes:
         if not error.farewell:
             self._fail(newcomer, str(error))
             return
-        self._failed(newcomer.address[0], str(error))
+        self._count(newcomer, str(error))
         newcomer.is_leaving = True
         try:
             newcomer.socket.send(error.farewell)
@@ -197,8 +199,12 @@ class Handshakes:
 
     def _fail(self, newcomer: Newcomer, reason: str) -> None:
         if not newcomer.is_leaving:
-            self._failed(newcomer.address[0], reason)
+            self._count(newcomer, reason)
         self._forget(newcomer)
+
+    def _count(self, newcomer: Newcomer, reason: str) -> None:
+        self.failed_count += 1
+        self._failed(newcomer.address[0], reason)
 
     def _forget(self, newcomer: Newcomer) -> None:
         self._leave(newcomer)

@@ -139,12 +139,14 @@ def figures(member: MemberView) -> Iterator[Figure]:
             yield Figure(Kind.GAUGE, name, value)
     yield from marks(member)
     metrics = member.metrics
-    for name in metrics.counter_names():
-        yield Figure(Kind.COUNTER, name, getattr(metrics, name))
+    counted = {name: getattr(metrics, name) for name in metrics.counter_names()}
+    counted["unsuccessful_handshake"] += member.surroundings.tls_handshakes_failed
+    for name, count in counted.items():
+        yield Figure(Kind.COUNTER, name, count)
     yield Figure(Kind.COUNTER, "tls_handshake_exceeded", member.surroundings.tls_handshakes_exceeded)
     yield Figure(Kind.COUNTER, "op_count_total", sum(metrics.op_counts.values()))
-    for operation, count in operations(metrics).items():
-        yield Figure(Kind.COUNTER, f"op_count_{operation}", count)
+    for operation, done in operations(metrics).items():
+        yield Figure(Kind.COUNTER, f"op_count_{operation}", done)
     for name in BASIC_SUMMARIES:
         yield Figure(Kind.BASIC, name, getattr(metrics, name))
     for name in ADVANCED_SUMMARIES:

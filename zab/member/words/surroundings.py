@@ -29,3 +29,5 @@ class Surroundings:
     """How many TLS handshakes with clients are under way."""
     tls_handshakes_exceeded: int = 0
     """How many were ended because there were too many."""
+    tls_handshakes_failed: int = 0
+    """How many have failed, in whatever way."""
