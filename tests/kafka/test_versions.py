@@ -87,14 +87,3 @@ def test_a_version_of_the_future_is_answered_in_version_0_with_the_whole_list(ve
     assert read.error_code == ErrorCode.UNSUPPORTED_VERSION == 35
     assert {row.api_key: (row.min_version, row.max_version) for row in read.api_keys} == LISTED
     assert len(frame) == 4 + 4 + 2 + 4 + 6 * len(LISTED)
-
-
-def test_errors() -> None:
-    """Which are retried, and after which metadata is asked for first."""
-    assert ErrorCode(35).name == "UNSUPPORTED_VERSION"
-    assert ErrorCode.NOT_LEADER_OR_FOLLOWER.is_retriable
-    assert ErrorCode.NOT_LEADER_OR_FOLLOWER.refreshes_metadata
-    assert ErrorCode.NOT_ENOUGH_REPLICAS.is_retriable
-    assert not ErrorCode.NOT_ENOUGH_REPLICAS.refreshes_metadata
-    assert not ErrorCode.PRODUCER_FENCED.is_retriable
-    assert not ErrorCode.NONE.is_retriable

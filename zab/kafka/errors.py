@@ -1,8 +1,6 @@
-"""Kafka's error codes: number, name, and whether clients retry by themselves.
+"""Kafka's error codes: number and name.
 
-`RETRIABLE` is Kafka's `RetriableException` family: a client sends the request again, by itself, until its own timeout.
-`REFRESHES_METADATA` is `InvalidMetadataException`'s: before it retries, it also asks where the partition's leader is
-now. An answer carries the number as an i16; a number that has no name here is not an error of decoding.
+An answer carries the number as an i16; a number that has no name here is not an error of decoding.
 
 Not here: codes of delegation tokens, Raft quorums, telemetry and share groups, which no answer of ours has.
 """
@@ -10,7 +8,6 @@ Not here: codes of delegation tokens, Raft quorums, telemetry and share groups, 
 from __future__ import annotations
 
 import enum
-from typing import Final
 
 
 @enum.unique
@@ -123,51 +120,3 @@ class ErrorCode(enum.IntEnum):
     STALE_MEMBER_EPOCH = 113
     TRANSACTION_ABORTABLE = 120
     INVALID_REGULAR_EXPRESSION = 128
-
-    @property
-    def is_retriable(self) -> bool:
-        """Whether clients retry by themselves."""
-        return self in RETRIABLE
-
-    @property
-    def refreshes_metadata(self) -> bool:
-        """Whether clients ask for metadata before they retry."""
-        return self in REFRESHES_METADATA
-
-
-REFRESHES_METADATA: Final = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.NOT_CONTROLLER,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.LISTENER_NOT_FOUND,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-        ErrorCode.ELECTION_NOT_NEEDED,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-    }
-)
-
-RETRIABLE: Final = REFRESHES_METADATA | {
-    ErrorCode.CORRUPT_MESSAGE,
-    ErrorCode.REQUEST_TIMED_OUT,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    ErrorCode.CONCURRENT_TRANSACTIONS,
-    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
-    ErrorCode.OFFSET_NOT_AVAILABLE,
-    ErrorCode.UNSTABLE_OFFSET_COMMIT,
-    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
-}

@@ -19,7 +19,7 @@ Not here: versions, fields, tagged fields (`codec.py`); the signed varints of re
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64encode
 from struct import Struct
 from typing import Final, NewType
 
@@ -370,14 +370,3 @@ def write_compact_count(out: bytearray, count: int) -> None:
 def uuid_text(value: Uuid) -> str:
     """22 characters: base64url without padding, as Kafka writes ids into files and messages for people."""
     return urlsafe_b64encode(value).rstrip(b"=").decode()
-
-
-def uuid_from_text(text: str) -> Uuid:
-    """The inverse of `uuid_text`. Raises ProtocolError."""
-    try:
-        value = urlsafe_b64decode(text + "==")
-    except ValueError:
-        value = b""
-    if len(value) != UUID_BYTES or uuid_text(Uuid(value)) != text:
-        raise ProtocolError(f"{text!r} is not an id of 22 characters")
-    return Uuid(value)

@@ -154,10 +154,8 @@ def test_records_of_auto_recovery() -> None:
 
 def test_locks_votes_and_the_layout() -> None:
     assert records.encode_lock(B1) == records.encode_vote(B1) == b'bookieId: "127.0.0.1:3181"\n'
-    assert (
-        records.decode_lock(b'bookieId: "127.0.0.1:3181"\n') == records.decode_vote(b"bookieId: '127.0.0.1:3181'") == B1
-    )
-    assert records.decode_lock(b"") is records.decode_vote(b"") is None
+    assert records.decode_vote(b"bookieId: '127.0.0.1:3181'") == B1
+    assert records.decode_vote(b"") is None
     assert records.encode_replication_layout() == b'type: "BASIC"\nversion: 1\n'
     assert records.is_replication_layout_served(b'type: "BASIC"\nversion: 1\n')
     assert not records.is_replication_layout_served(b'type: "BASIC" version: 2')
@@ -178,7 +176,7 @@ def test_times_of_checks_and_the_delay() -> None:
         (records.decode_record, b'replica: "a/b"'),
         (records.decode_record, b"novelty: 5"),
         (records.decode_record, b"replica: '\\xff'"),
-        (records.decode_lock, b'bookieId: "a/b"'),
+        (records.decode_vote, b'bookieId: "a/b"'),
         (records.decode_vote, b"\xff"),
         (records.is_replication_layout_served, b'type: "BASIC"'),
         (records.decode_check_time, b""),
@@ -201,7 +199,6 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
         lambda data: decode_cookie(b"3\n" + data),
         lambda data: decode_service_info(B1, data),
         records.decode_record,
-        records.decode_lock,
         records.decode_vote,
         records.decode_check_time,
         records.decode_delay,

@@ -32,7 +32,6 @@ from zab.ledger.store.ledgers import (
     change_ledger,
     create_ledger,
     delete_ledger,
-    ledger_exists,
     list_ledgers,
     read_ledger,
 )
@@ -76,20 +75,16 @@ def test_a_read_that_decides_comes_after_a_sync(zk: Coordination) -> None:
     path = put(zk, 7)
     assert zk.run(read_ledger(ROOT, 7)) == VersionedMetadata(7, NEW, 0)
     assert zk.asked == [Sync(path), Get(path)]
-    assert zk.run(ledger_exists(ROOT, 7))
-    assert zk.asked[2] == Sync(path)
 
 
 def test_a_ledger_that_is_not_there(zk: Coordination) -> None:
     assert zk.run(read_ledger(ROOT, 7)) is None
-    assert not zk.run(ledger_exists(ROOT, 7))
 
 
-def test_what_is_no_metadata_is_an_error_but_there(zk: Coordination) -> None:
+def test_what_is_no_metadata_is_an_error(zk: Coordination) -> None:
     put(zk, 7, b"garbage")
     with pytest.raises(InvalidMetadataError):
         zk.run(read_ledger(ROOT, 7))
-    assert zk.run(ledger_exists(ROOT, 7))
 
 
 def test_reads_whose_answers_are_lost_are_asked_again(zk: Coordination) -> None:

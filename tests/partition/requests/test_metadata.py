@@ -11,12 +11,12 @@ from zab.kafka.messages.metadata import DescribeClusterRequest, MetadataRequest,
 from zab.kafka.primitives import ZERO_UUID, Uuid
 from zab.partition.image.cluster_image import Broker, ClusterImage, Topic
 from zab.partition.image.partition_state import NO_LEADER, PartitionState
-from zab.partition.image.topic_names import colliding, is_valid
 from zab.partition.meters.meters import Meters
 from zab.partition.requests.connection import ClientConnection, Place
 from zab.partition.requests.metadata import MetadataRequests
 from zab.partition.requests.request import Request
 from zab.partition.settings.listeners import Endpoint
+from zab.partition.settings.topic_names import collide, is_valid
 from zab.wire.frames import FrameReader
 
 ID = Uuid(b"i" * 16)
@@ -138,8 +138,9 @@ def test_names_that_no_topic_may_have(name):
 def test_names_that_would_be_taken_for_each_other():
     assert is_valid("a.b_c-D9")
     assert is_valid("a" * 249)
-    assert colliding("a.b", ["c", "a_b"]) == "a_b"
-    assert colliding("a.b", ["a.b", "a.c"]) is None
+    assert collide("a.b", "a_b")
+    assert not collide("a.b", "a.b")
+    assert not collide("a.b", "a.c")
 
 
 def test_a_broker_that_was_not_told_of_any_broker_sends_clients_elsewhere():

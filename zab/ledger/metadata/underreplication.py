@@ -119,11 +119,6 @@ def encode_lock(bookie: BookieId) -> bytes:
     return print_text(_LOCK(bookieId=bookie.encode()))
 
 
-def decode_lock(data: bytes) -> BookieId | None:
-    """Which bookie repairs; None: it does not say. Raises InvalidMetadataError."""
-    return _optional_bookie(parse_text(_LOCK, data))
-
-
 def encode_vote(bookie: BookieId) -> bytes:
     """The data of a candidate, and of the election for the auditor."""
     return print_text(_VOTE(bookieId=bookie.encode()))

@@ -101,11 +101,6 @@ class Worker:
         return len(self._held)
 
     @property
-    def working_on(self) -> int | None:
-        """The ledger that is being repaired."""
-        return None if self._repair is None else self._repair.ledger
-
-    @property
     def deadline_ms(self) -> int | None:
         """When `step` has to be called at the latest; None: only with inputs."""
         if self._connected is None:

@@ -27,7 +27,6 @@ from zab.coordination.operations import (
     CoordinationError,
     Create,
     Delete,
-    Exists,
     Get,
     Result,
     Set,
@@ -100,13 +99,6 @@ def read_ledger(root: str, ledger: int, *, watch: bool = False) -> Steps[Version
     path = ledger_path(root, ledger)
     _, found = yield from read((Sync(path), Get(path, watch)))
     return _versioned(path, ledger, found)
-
-
-def ledger_exists(root: str, ledger: int) -> Steps[bool]:
-    """Whether the ledger is there now, whatever it contains."""
-    path = ledger_path(root, ledger)
-    _, found = yield from read((Sync(path), Exists(path)))
-    return not found.is_missing and found.must(path).ok
 
 
 def _versioned(path: str, ledger: int, found: Result) -> VersionedMetadata | None:

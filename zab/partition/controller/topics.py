@@ -18,7 +18,6 @@ What is refused, in the order of Kafka's checks:
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -52,11 +51,10 @@ from zab.partition.controller.znodes import (
     state_path,
     topic_path,
 )
+from zab.partition.settings.topic_names import NAME_CHARACTERS_MAX, collide, is_valid
 
-NAME_CHARACTERS_MAX: Final = 249
 PARTITIONS_MAX: Final = 10_000
 """The most partitions of one topic, so that its znode stays below what a znode may hold."""
-_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 
 class TopicError(Exception):
@@ -110,7 +108,7 @@ def leave_out(state: ControllerState, name: str, error: MalformedError) -> None:
 
 
 def _topic(name: str, found: Result) -> Topic:
-    if _name_problem(name) is not None:
+    if not is_valid(name):
         raise MalformedError(topic_path(name), "not the name of a topic")
     znode = TopicZnode.decode(name, found.data)
     return Topic(name, znode.topic_id or "", found.stat.version, dict(znode.partitions))
@@ -239,12 +237,13 @@ def create(state: ControllerState, asked: CreateTopics) -> Steps[None]:
 
 def validated(state: ControllerState, new: NewTopic) -> dict[int, tuple[int, ...]]:
     """The replicas of each partition. Raises TopicError."""
-    problem = _name_problem(new.name)
-    if problem is not None:
-        raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    if not is_valid(new.name):
+        allowed = f"1 to {NAME_CHARACTERS_MAX} of a-z, A-Z, 0-9, '.', '_', '-'"
+        text = f"{new.name[:300]!r} is not the name of a topic: {allowed}"
+        raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
     if new.name in state.topics or new.name in state.unreadable:
         raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {new.name!r} exists")
-    collision = next((each for each in state.topics if _collides(each, new.name)), None)
+    collision = next((each for each in state.topics if collide(each, new.name)), None)
     if collision is not None:
         raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{new.name!r} collides with {collision!r}")
     if new.assignments:
@@ -258,17 +257,6 @@ def validated(state: ControllerState, new: NewTopic) -> dict[int, tuple[int, ...
     if problem is not None:
         raise TopicError(ErrorCode.INVALID_CONFIG, problem)
     return assignments
-
-
-def _name_problem(name: str) -> str | None:
-    if not name or name in (".", "..") or len(name) > NAME_CHARACTERS_MAX or _NAME.fullmatch(name) is None:
-        return f"{name[:300]!r} is not the name of a topic: 1 to 249 of a-z, A-Z, 0-9, '.', '_', '-'"
-    return None
-
-
-def _collides(name: str, other: str) -> bool:
-    """Metrics have `_` in place of `.`, so the two would be one there."""
-    return name != other and name.replace(".", "_") == other.replace(".", "_")
 
 
 def _assigned(state: ControllerState, partition_count: int, replication_factor: int) -> dict[int, tuple[int, ...]]:

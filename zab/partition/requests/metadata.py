@@ -30,8 +30,8 @@ from zab.kafka.primitives import ZERO_UUID, Uuid
 from zab.partition.access.acls import CLUSTER_NAME, Operation, ResourceType
 from zab.partition.image.cluster_image import ClusterImage, Topic
 from zab.partition.image.partition_state import NO_LEADER, PartitionState
-from zab.partition.image.topic_names import is_valid
 from zab.partition.requests.request import Request
+from zab.partition.settings.topic_names import is_valid
 
 NO_OPERATIONS_ASKED = -(1 << 31)
 _IDS_SINCE = 12

@@ -6,10 +6,9 @@ Metrics of Kafka turn `.` into `_`, so two names that differ only there would be
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 NAME_CHARACTERS_MAX = 249
-_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
+_NAME = re.compile(rf"[a-zA-Z0-9._-]{{1,{NAME_CHARACTERS_MAX}}}", re.ASCII)
 
 
 def is_valid(name: str) -> bool:
@@ -17,7 +16,6 @@ def is_valid(name: str) -> bool:
     return _NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
-def colliding(name: str, others: Iterable[str]) -> str | None:
-    """The other name that this one would be taken for."""
-    flat = name.replace(".", "_")
-    return next((other for other in others if other != name and other.replace(".", "_") == flat), None)
+def collide(name: str, other: str) -> bool:
+    """Whether metrics would take two names for one."""
+    return name != other and name.replace(".", "_") == other.replace(".", "_")
