@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Three workers to two cores: much is waiting for servers that elect, expire and restart.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * os.cpu_count() // 2)')
 
-.PHONY: run test test-rest test-longest test-all quick check fix sim fuzz chaos soak mutants spark-versions bench bench-calls bench-curves bench-secure bench-attacked bench-startup bench-scrape bench-sizing bench-pipeline bench-python-client bench-brokers bench-ledgers clients clients-if-npm api docs wheels clean
+.PHONY: run test test-rest test-longest test-all quick check check-types check-rules fix sim fuzz chaos soak mutants spark-versions bench bench-calls bench-curves bench-secure bench-attacked bench-startup bench-scrape bench-sizing bench-pipeline bench-python-client bench-brokers bench-ledgers clients clients-if-npm api docs wheels clean
 .DEFAULT_GOAL := test
 
 # The environment is made again if its Python is gone, is too old, or is not the PYTHON that was asked for.
@@ -118,7 +118,12 @@ quick: $(VENV)/test.stamp
 check: $(VENV)/test.stamp
 	$(BIN)/ruff format --diff --quiet .
 	$(BIN)/ruff check --quiet .
+	$(MAKE) --no-print-directory --jobs=2 check-types check-rules
+
+check-types: $(VENV)/test.stamp
 	$(BIN)/mypy --no-error-summary
+
+check-rules: $(VENV)/test.stamp
 	$(BIN)/python -m pytest --quiet tests/tidy
 
 fix: $(VENV)/test.stamp
