@@ -384,6 +384,22 @@ async def test_a_session_is_expired_and_its_client_hears_of_it() -> None:
             e.expire(zk.session_id)
 
 
+def test_an_expired_session_is_over_on_every_member_that_serves() -> None:
+    """Or its client might be served once more, by a follower that has not applied the end yet."""
+    with Ensemble(3, **QUICK) as e, kazoo(e.hosts) as client:
+        session, leader = client.client_id[0], e.leader
+        [follower, other] = [member for member in e.members.values() if member is not leader]
+        until(lambda: serves(follower, session), "that the follower has the session")
+        e.partition({follower.sid}, {leader.sid, other.sid})
+        e.expire(session)
+        assert not serves(follower, session), "it is served until the follower notices that it is cut off"
+
+
+def serves(member: Member, session: int) -> bool:
+    """Whether a member takes requests, and does not know that this session is over."""
+    return member.is_serving and bool(member.life.ask(lambda server: session in server.member.tree.sessions))
+
+
 async def test_a_local_session_is_expired_by_the_member_that_knows_it() -> None:
     async with Ensemble(3, localSessionsEnabled=True) as e, e.connect(session_timeout_ms=60_000) as zk:
         await zk.create("/a")

@@ -273,8 +273,8 @@ class Ensemble:
 
     def expire(self, session: Any, *, seconds: float = PATIENCE_SECONDS) -> None:
         """End a session, given by id or by a client of zab or kazoo, as if its client had been silent for too long.
-        Returns when its ephemerals are gone. Raises ValueError if there is no such session, EnsembleError if no leader
-        of a quorum can end it in time."""
+        Returns when its ephemerals are gone on all members that serve. Raises ValueError if there is no such session,
+        EnsembleError if no leader of a quorum can end it in time."""
         self._check()
         wanted = session_of(session)
         deadline = time.monotonic() + seconds
@@ -290,10 +290,18 @@ class Ensemble:
             if found is Expiry.UNKNOWN:
                 if not is_known:
                     raise ValueError(f"there is no session {wanted:#x}")
-                return
+                if not any(self._still_has(member, wanted) for member in self._members.values()):
+                    return
             is_known = is_known or found is Expiry.UNDER_WAY
             time.sleep(_PROBE_SECONDS)
         raise EnsembleError(f"nobody could end session {wanted:#x} in {seconds:g} s: {self!r}")
+
+    def _still_has(self, member: Member, session: int) -> bool:
+        """Whether a member serves a session of which it has not heard yet that it is over."""
+        life = member.life
+        if life is None or member.is_paused or not member.is_serving:
+            return False
+        return bool(life.ask(lambda server: session in server.member.tree.sessions))
 
     def disconnect(self, session: Any) -> None:
         """Break the connection of a session, given by id or by a client of zab or kazoo. No-op if it has none."""

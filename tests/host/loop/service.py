@@ -71,9 +71,11 @@ class Server:
             inputs += self.turn()
         return inputs
 
-    def client(self, receive_buffer_bytes=None):
-        """(the client's end, the service's connection)."""
+    def client(self, receive_buffer_bytes=None, source=None):
+        """(the client's end, the service's connection). `source`: the address that it connects from."""
         sock = socket.socket()
+        if source is not None:
+            sock.bind((source, 0))
         if receive_buffer_bytes is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         sock.settimeout(60)
@@ -85,6 +87,16 @@ class Server:
 
     def socket_of(self, connection):
         return self.clients._sockets[connection]
+
+
+def count_in(line):
+    """How many clients wait in a line."""
+    return sum(map(len, line.waiting.values()))
+
+
+def waits(client):
+    """Whether a client waits in its line."""
+    return client in client.line.waiting.get(client.host, ())
 
 
 def give(connection, *pieces):

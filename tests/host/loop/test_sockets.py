@@ -13,10 +13,12 @@ from tests.host.loop.service import (
     FAR_NS,
     WHEN_SENT,
     Server,
+    count_in,
     give,
     readable,
     receive_exactly,
     running,
+    waits,
 )
 from zab.host.loop import listener as listener_module
 from zab.host.loop import sockets as module
@@ -43,7 +45,7 @@ def test_ends_are_noticed_while_nobody_is_read_from(server):
         sock.close()
     clients[3][0].sendall(b"here")
     found = []
-    while len(server.clients.readable) < 4:
+    while count_in(server.clients.short) < 4:
         tell_what_is_ready(server.loop)
     for _ in range(3):
         server.clients.notice_ends(found)
@@ -65,7 +67,7 @@ def test_so_many_are_looked_at_for_their_end_in_a_turn_and_the_others_next(serve
         sock.sendall(b"stays")
     for sock, _ in clients[3:]:
         sock.close()
-    while len(server.clients.readable) < 8:
+    while count_in(server.clients.short) < 8:
         tell_what_is_ready(server.loop)
     found = []
     counts = []
@@ -138,7 +140,7 @@ def until(is_so, turn):
 def ready(server, *connections):
     """All of them have something to be read."""
     found = [server.socket_of(each) for each in connections]
-    until(lambda: all(each in each.line for each in found), lambda: tell_what_is_ready(server.loop))
+    until(lambda: all(waits(each) for each in found), lambda: tell_what_is_ready(server.loop))
 
 
 @pytest.mark.parametrize("size", [100, RECEIVE_BYTES], ids=["little", "much"])
@@ -159,6 +161,20 @@ def test_budget_is_shared_round_robin(server, size):
         ready(server, first.connection)
     assert set(served) == {connection for _, connection in clients}
     assert server.clients.has_news
+
+
+def test_client_of_another_address_does_not_wait_for_a_crowd(server):
+    """One is read from after one of the crowd, though all of these were there before it."""
+    crowd = [server.client(source="127.0.0.2") for _ in range(20)]
+    sock, connection = server.client(source="127.0.0.3")
+    server.clients._budget_bytes = 2
+    for each, its_connection in crowd:
+        each.sendall(b"x")
+        ready(server, its_connection)
+    sock.sendall(b"y")
+    ready(server, connection)
+    assert ClientBytes(connection, b"y") in server.turn()
+    assert len(server.until(19)) == 19, "the crowd goes on"
 
 
 def stands_in_the_long_line(server, connection):

@@ -18,8 +18,8 @@ the number of bytes that a turn reads depends on how long the turns before it to
 
 Two lines: a connection that filled a whole receive has more to send, and is in the long line until it sends less; the
 others are in the short line. The short line is read first, and leaves a share of the budget for the long one. So a
-small request does not wait for the megabytes of others, which still make progress. In each line, connections that were
-not served this time are first next time.
+small request does not wait for the megabytes of others, which still make progress. Each line is fair to addresses
+(`lines`), and those that were not served this time are first next time.
 
 A TLS connection is handled like any other: its socket reads and writes plain bytes. Decrypted bytes that were not read
 yet do not wake the poller, so the connection stays in its line, and the loop takes another turn at once.
@@ -27,7 +27,7 @@ yet do not wake the poller, so the connection stays in its line, and the loop ta
 Limits (besides those of the service on addresses, output and silence): one receive takes 64 KiB, a turn at most
 `BUDGET_BYTES_MAX`; a connection that is to be closed after its output is closed after `CLOSING_MS` at the latest.
 
-Not here: TLS itself (`tls_socket`), frames, what a connection may do.
+Not here: the socket of one client (`client_socket`), TLS itself (`tls_socket`), frames, what a connection may do.
 """
 
 from __future__ import annotations
@@ -35,20 +35,19 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Callable, Iterable
-from itertools import islice
+from collections.abc import Iterable
+from itertools import chain, islice
 from typing import Any, Generic, TypeVar
 
 from zab.host.files.open_files import OpenFiles
+from zab.host.loop.client_socket import ClientSocket, PlainSocket, TlsSocket
 from zab.host.loop.handshakes import HANDSHAKES_MAX, Handshakes
+from zab.host.loop.lines import Line
 from zab.host.loop.listener import Listener
-from zab.host.loop.loop import Loop, PolledSocket
+from zab.host.loop.loop import Loop
 from zab.host.loop.poller import READ, WRITE
-from zab.host.loop.send_queue import SendQueue
-from zab.host.loop.sliced_queue import SlicedQueue
 from zab.host.tls.engine import TlsSide
 from zab.host.tls.policy import TlsPolicy
-from zab.host.tls.tls_socket import SealedFrames
 from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected, ClientProtocol, Connection
 
 RECEIVE_BYTES = 64 << 10
@@ -66,110 +65,6 @@ ENDS_MAX = 16
 
 
 C = TypeVar("C", bound=Connection)
-
-
-class ClientSocket(PolledSocket, Generic[C]):
-    """The socket of one connection."""
-
-    def __init__(self, clients: ClientSockets[C], sock: socket.socket, connection: C) -> None:
-        super().__init__(sock)
-        self.connection = connection
-        self.queue = (
-            SendQueue() if clients.files is None else SlicedQueue(clients.files, sock if self.copies_files else None)
-        )
-        self.address = ("", 0)
-        """The numeric address of the client, and its port."""
-        self.is_finished = False
-        """Whether all is sent and the peer was told that nothing follows."""
-        self.is_paused = False
-        """Whether it is not read from. The poller is told so once there is something to read."""
-        self._clients = clients
-        self.line = clients.readable
-        """The line that it is in while there is something to read."""
-
-    copies_files = True
-    """Whether the kernel may copy files to the socket."""
-    receive: Callable[[int], bytes]
-    """Like `recv` of a socket."""
-    send: Callable[[bytes | memoryview], int]
-    """Like `send` of a socket. After BlockingIOError it is called again with the same bytes first."""
-    sealed_bytes = 0
-    """Bytes that TLS has to send, besides those of the queue."""
-    idle_bytes = 0
-    """Bytes that the last `receive` took from the kernel without returning any."""
-    has_more = False
-    """Whether there is something to receive that the poller does not announce."""
-
-    def on_ready(self, mask: int) -> None:
-        if mask & READ:
-            self.line[self] = None
-            self._clients.has_news = True
-        if mask & WRITE:
-            self._clients.writable.append(self)
-            self._clients.has_unsent = True
-
-    def stand_in(self, line: dict[ClientSocket[C], None]) -> None:
-        """Move to this line, for as long as it is not moved again."""
-        if self in self.line:
-            del self.line[self]
-            line[self] = None
-        self.line = line
-
-    def push(self) -> None:
-        """Send as much of `sealed_bytes` as the kernel takes."""
-
-    def finish(self) -> None:
-        """Tell the peer that nothing follows; `is_finished` says whether this is done. Raises OSError."""
-        self.is_finished = True
-        self.socket.shutdown(socket.SHUT_WR)
-
-
-class PlainSocket(ClientSocket[C]):
-    """A socket without TLS. Its methods are those of the socket, so that a request costs no extra call."""
-
-    def __init__(self, clients: ClientSockets[C], sock: socket.socket, connection: C) -> None:
-        super().__init__(clients, sock, connection)
-        self.receive = sock.recv
-        self.send = sock.send
-
-
-class TlsSocket(ClientSocket[C]):
-    """A socket with TLS, whose handshake is done."""
-
-    copies_files = False
-
-    def __init__(self, clients: ClientSockets[C], sock: socket.socket, connection: C, side: TlsSide) -> None:
-        super().__init__(clients, sock, connection)
-        self._tls = SealedFrames(sock, side)
-        self.send = self._tls.send
-
-    @property
-    def sealed_bytes(self) -> int:  # type: ignore[override]
-        return self._tls.sealed_bytes
-
-    @property
-    def idle_bytes(self) -> int:  # type: ignore[override]
-        return self._tls.idle_bytes
-
-    @property
-    def has_more(self) -> bool:  # type: ignore[override]
-        return self._tls.has_more
-
-    def receive(self, count_max: int) -> bytes:
-        try:
-            return self._tls.receive(count_max)
-        finally:
-            if self._tls.has_more:
-                self.line[self] = None
-            if self._tls.sealed_bytes:
-                self._clients.wait_for_room(self)
-
-    def push(self) -> None:
-        self._tls.push()
-
-    def finish(self) -> None:
-        self._tls.finish()
-        self.is_finished = self._tls.is_finished
 
 
 class ClientSockets(Generic[C]):
@@ -203,9 +98,9 @@ class ClientSockets(Generic[C]):
         self._was_short = False
         self._room_for_ends = 0
         """How many connections may still be closed in this turn."""
-        self.readable: dict[ClientSocket[C], None] = {}
-        self.long: dict[ClientSocket[C], None] = {}
-        """The short and the long line: connections with something to read, longest wait first."""
+        self.short: Line[ClientSocket[C]] = Line()
+        self.long: Line[ClientSocket[C]] = Line()
+        """The two lines of connections with something to read."""
         self.writable: list[ClientSocket[C]] = []
 
     @property
@@ -246,11 +141,13 @@ class ClientSockets(Generic[C]):
 
     def _accept_plain(self, inputs: list[Any]) -> bool:
         """Accept those that need no handshake, and append them. False: there is none."""
+        self.has_knocks = False
         for listener, policy in self._listeners.items():
             if listener.ready and policy is None:
                 for sock, address in listener.accept():
                     self._add(sock, address, None, 0)
-        self.has_knocks = any(listener.ready for listener in self._listeners)
+            if listener.ready:
+                self.has_knocks = True
         is_any = bool(self._news)
         inputs += self._news
         self._news.clear()
@@ -277,16 +174,15 @@ class ClientSockets(Generic[C]):
         client: ClientSocket[C]
         if side is None:
             connection = protocol.connect(*address, "")
-            client = PlainSocket(self, sock, connection)
+            client = PlainSocket(self, sock, connection, address)
         else:
             connection = (protocol.secured or protocol.connect)(*address, side.subject)
-            client = TlsSocket(self, sock, connection, side)
-        client.address = address
+            client = TlsSocket(self, sock, connection, address, side)
         self._sockets[connection] = client
         self._loop.watch(client, READ)
         self._report(ClientConnected(connection))
         # Mostly its greeting is there already.
-        client.line[client] = None
+        client.line.add(client)
 
     def start_tls(self, connection: C, policy: TlsPolicy, now: int) -> None:
         """Begin TLS on a plain connection, whose service has agreed to that. To the service, the plain connection is
@@ -303,9 +199,9 @@ class ClientSockets(Generic[C]):
             self._drop(client)
             return
         del self._sockets[connection]
-        client.line.pop(client, None)
+        client.line.remove(client)
         self._loop.release(client)
-        self.handshakes.add(client.socket, client.address, policy, now)
+        self.handshakes.add(client.socket, (client.host, client.port), policy, now)
 
     # ----------------------------------------------------------------------------------------------------- receiving
 
@@ -314,12 +210,13 @@ class ClientSockets(Generic[C]):
         inputs += self._news
         self._news.clear()
         taken_bytes = 0
-        short, long, budget_bytes = self.readable, self.long, self._budget_bytes
-        has_long = bool(long)
+        short, long, budget_bytes = self.short, self.long, self._budget_bytes
+        has_long = bool(long.waiting)
         line, until_bytes = short, budget_bytes - budget_bytes // LONG_SHARE if has_long else budget_bytes
         monotonic_ns = time.monotonic_ns
         while True:
-            if not line or taken_bytes >= until_bytes:
+            waiting = line.waiting
+            if not waiting or taken_bytes >= until_bytes:
                 if line is long or not has_long:
                     if not self.has_knocks or taken_bytes >= until_bytes or not self._accept_plain(inputs):
                         break
@@ -327,8 +224,11 @@ class ClientSockets(Generic[C]):
                     continue
                 line, until_bytes = long, max(budget_bytes, taken_bytes + 1)
                 continue
-            client = next(iter(line))
-            del line[client]
+            # As `Line.take`.
+            host, mates = waiting.popitem(last=False)
+            client, _ = mates.popitem(last=False)
+            if mates:
+                waiting[host] = mates
             if client.is_paused:
                 self._loop.watch(client, client.interest & ~READ)
                 continue
@@ -346,7 +246,7 @@ class ClientSockets(Generic[C]):
                 taken_bytes += len(data)
                 has_more = len(data) >= count_max or client.has_more
                 if has_more != (line is long):
-                    client.stand_in(long if has_more else short)
+                    client.move_to(long if has_more else short)
                 # Bytes on a closing connection are dropped: only its end is waited for.
                 if client not in self._closing:
                     inputs.append(ClientBytes(client.connection, data))
@@ -356,18 +256,17 @@ class ClientSockets(Generic[C]):
                 # The long line has its turn, too.
                 until_bytes = taken_bytes
         self._was_short = taken_bytes >= budget_bytes
-        self.has_news = bool(short or long)
+        self.has_news = bool(short.waiting or long.waiting)
         if self.handshakes.waiting:
             self.handshakes.step()
-            self.has_news = bool(short or long or self._news or self.handshakes.waiting)
+            self.has_news = bool(self.has_news or self._news or self.handshakes.waiting)
 
     def notice_ends(self, inputs: list[Any]) -> None:
         """Append new connections, and ended ones with nothing left to read, without reading from any: a few in a turn,
         first those that were not checked last time."""
         inputs += self._news
         self._news.clear()
-        for client in [*islice(self.readable, ENDS_MAX), *islice(self.long, ENDS_MAX)]:
-            del client.line[client]
+        for client in list(chain(self.short.take_first(ENDS_MAX), self.long.take_first(ENDS_MAX))):
             if client.is_paused:
                 self._loop.watch(client, client.interest & ~READ)
                 continue
@@ -380,8 +279,8 @@ class ClientSockets(Generic[C]):
             if is_at_end and not client.has_more:
                 self._at_end(client, inputs)
             else:
-                client.line[client] = None
-        self.has_news = bool(self.readable or self.long)
+                client.line.add(client)
+        self.has_news = bool(self.short.waiting or self.long.waiting)
 
     def _at_end(self, client: ClientSocket[C], inputs: list[Any]) -> None:
         """Handle the end of a connection, closed by its peer or broken."""
@@ -455,7 +354,7 @@ class ClientSockets(Generic[C]):
             if interest != client.interest:
                 self._loop.watch(client, interest)
                 if interest & READ and client.has_more:
-                    client.line[client] = None
+                    client.line.add(client)
                     self.has_news = True
 
     def wait_for_room(self, client: ClientSocket[C]) -> None:
@@ -492,5 +391,5 @@ class ClientSockets(Generic[C]):
     def _drop(self, client: ClientSocket[C]) -> None:
         del self._sockets[client.connection]
         self._closing.pop(client, None)
-        client.line.pop(client, None)
+        client.line.remove(client)
         self._loop.discard(client)
